@@ -1,0 +1,17 @@
+# Warnings are errors everywhere; the three marked ones exist in GCC only.
+set(MOSAIC_WARNINGS
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wswitch-enum
+  -Wold-style-cast -Wnon-virtual-dtor -Wformat=2 -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND MOSAIC_WARNINGS -Wduplicated-cond -Wlogical-op -Wnull-dereference)
+endif()
+
+option(MOSAIC_SANITIZE "Build with the address and undefined-behaviour sanitizers" OFF)
+
+add_compile_definitions(_GLIBCXX_ASSERTIONS _GNU_SOURCE)
+add_compile_options(-fno-omit-frame-pointer)
+if(MOSAIC_SANITIZE)
+  # GCC's null-dereference analysis reports paths that only sanitizer instrumentation creates.
+  list(REMOVE_ITEM MOSAIC_WARNINGS -Wnull-dereference)
+  set(MOSAIC_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=all)
+endif()

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace mosaic {
+
+// How many leading bytes of `text` are well-formed UTF-8 (RFC 3629: no surrogates, no overlong
+// forms, nothing past U+10FFFF). Equal to text.size() when all of it is.
+[[nodiscard]] size_t valid_utf8_prefix(std::string_view text);
+
+// The text with each byte that isn't part of well-formed UTF-8 replaced by U+FFFD.
+[[nodiscard]] std::string to_valid_utf8(std::string_view text);
+
+// For a person's terminal: control characters (C0 but newline and tab, DEL, C1) and bidirectional
+// overrides (U+200E, U+200F, U+202A-202E, U+2066-2069) become visible \u escapes, so that a message
+// can't move the cursor, set the clipboard or reorder what is read.
+[[nodiscard]] std::string escape_for_terminal(std::string_view text);
+
+}  // namespace mosaic

@@ -1,0 +1,228 @@
+// json::parse by simdjson's on-demand parser, for host, broker and commands. On-demand accepts
+// rubbish behind the last value that was asked for, so the whole document is walked before anything
+// is believed.
+
+#include <simdjson.h>
+
+#include <algorithm>
+
+#include "base/utf8.h"
+#include "wire/json.h"
+
+namespace mosaic::json {
+namespace {
+
+namespace od = simdjson::ondemand;
+
+struct Walk {
+    std::string_view text;
+    od::document& document;
+    int depth_max;
+    size_t shift;  // bytes that were put before the caller's text
+    Error error{};
+    bool failed = false;
+
+    void fail_at(size_t offset, std::string_view what) {
+        if (!failed) {
+            failed = true;
+            error = Error{
+                Code::invalid, 0, "byte " + std::to_string(offset) + ": " + std::string(what)};
+        }
+    }
+
+    size_t offset() {
+        const char* at = nullptr;
+        if (document.current_location().get(at) != simdjson::SUCCESS || at < text.data()) {
+            return text.size();
+        }
+        const size_t seen = std::min(static_cast<size_t>(at - text.data()), text.size());
+        return seen - std::min(seen, shift);
+    }
+
+    void fail_here(std::string_view what) { fail_at(offset(), what); }
+
+    Value number(od::value& value) {
+        const std::string_view raw = value.raw_json_token();
+        const bool whole = raw.find_first_of(".eE") == std::string_view::npos;
+        if (whole) {
+            int64_t out = 0;
+            if (value.get_int64().get(out) != simdjson::SUCCESS) {
+                fail_here("not a number, or an integer that 64 bits can't hold");
+            }
+            return Value(out);
+        }
+        double out = 0;
+        if (value.get_double().get(out) != simdjson::SUCCESS) {
+            fail_here("not a number");
+        }
+        return Value(out);
+    }
+
+    Value array(od::value& value, int depth) {  // NOLINT(misc-no-recursion): depth_max bounds it
+        Array out;
+        od::array elements;
+        if (value.get_array().get(elements) != simdjson::SUCCESS) {
+            fail_here("not an array");
+            return {};
+        }
+        for (auto element : elements) {
+            od::value inner;
+            if (std::move(element).get(inner) != simdjson::SUCCESS) {
+                fail_here("not a value");
+            }
+            if (failed) {
+                return {};
+            }
+            out.push_back(walk(inner, depth + 1));
+            if (failed) {
+                return {};
+            }
+        }
+        return Value(std::move(out));
+    }
+
+    Value object(od::value& value, int depth) {  // NOLINT(misc-no-recursion): depth_max bounds it
+        Object out;
+        od::object members;
+        if (value.get_object().get(members) != simdjson::SUCCESS) {
+            fail_here("not an object");
+            return {};
+        }
+        for (auto field : members) {
+            od::field member;
+            if (std::move(field).get(member) != simdjson::SUCCESS) {
+                fail_here("not a member of an object");
+                return {};
+            }
+            std::string_view key;
+            if (member.unescaped_key().get(key) != simdjson::SUCCESS) {
+                fail_here("not a string");
+                return {};
+            }
+            std::string name(key);
+            const bool twice = std::any_of(
+                out.begin(), out.end(), [&](const Member& m) { return m.first == name; });
+            if (twice) {
+                fail_here("the key \"" + escape_for_terminal(name) + "\" stands twice");
+                return {};
+            }
+            od::value inner = member.value();
+            Value parsed = walk(inner, depth + 1);
+            if (failed) {
+                return {};
+            }
+            out.emplace_back(std::move(name), std::move(parsed));
+        }
+        return Value(std::move(out));
+    }
+
+    Value walk(od::value& value, int depth) {  // NOLINT(misc-no-recursion): depth_max bounds it
+        od::json_type type{};
+        if (value.type().get(type) != simdjson::SUCCESS) {
+            fail_here("not a JSON value");
+            return {};
+        }
+        const bool container = type == od::json_type::array || type == od::json_type::object;
+        if (container && depth >= depth_max) {
+            fail_here("more than " + std::to_string(depth_max) + " levels deep");
+            return {};
+        }
+        switch (type) {
+            case od::json_type::array:
+                return array(value, depth);
+            case od::json_type::object:
+                return object(value, depth);
+            case od::json_type::number:
+                return number(value);
+            case od::json_type::string: {
+                std::string_view text_value;
+                if (value.get_string().get(text_value) != simdjson::SUCCESS) {
+                    fail_here("not a string");
+                }
+                return Value(text_value);
+            }
+            case od::json_type::boolean: {
+                bool out = false;
+                if (value.get_bool().get(out) != simdjson::SUCCESS) {
+                    fail_here("neither true nor false");
+                }
+                return Value(out);
+            }
+            case od::json_type::null:
+                if (!value.is_null()) {
+                    fail_here("not null");
+                }
+                return {};
+        }
+        fail_here("not a JSON value");
+        return {};
+    }
+};
+
+bool is_white(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+// The document's first byte that isn't white space decides whether on-demand sees a container;
+// a scalar document is wrapped in an array so that there is one way to walk.
+bool is_scalar_document(std::string_view text) {
+    const auto first = std::find_if_not(text.begin(), text.end(), is_white);
+    return first != text.end() && *first != '{' && *first != '[';
+}
+
+Result<Value> parse_text(std::string_view text, int depth_max, size_t shift) {
+    od::parser parser;
+    const simdjson::padded_string padded(text);
+    od::document document;
+    if (parser.iterate(padded).get(document) != simdjson::SUCCESS) {
+        return fail(Code::invalid, "byte 0: not a JSON document");
+    }
+    Walk walk{std::string_view(padded.data(), padded.size()), document, depth_max, shift};
+    od::value root;
+    Value out;
+    if (document.get_value().get(root) != simdjson::SUCCESS) {
+        walk.fail_at(0, "not a JSON value");
+    } else {
+        out = walk.walk(root, 0);
+    }
+    // Behind the last token the location is out of bounds; anything else is a token too many.
+    const char* rest = nullptr;
+    if (!walk.failed && document.current_location().get(rest) != simdjson::OUT_OF_BOUNDS) {
+        walk.fail_here("text behind the end of the document");
+    }
+    if (walk.failed) {
+        return tl::unexpected<Error>(std::move(walk.error));
+    }
+    return out;
+}
+
+}  // namespace
+
+Result<Value> parse(std::string_view text, ParseOptions options) {
+    const size_t good = valid_utf8_prefix(text);
+    if (good != text.size()) {
+        return fail(Code::invalid, "byte " + std::to_string(good) + ": not UTF-8");
+    }
+    if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+        return fail(Code::invalid, "byte " + std::to_string(nul) + ": a NUL byte");
+    }
+    if (text.starts_with("\xEF\xBB\xBF")) {
+        return fail(Code::invalid, "byte 0: a byte-order mark");
+    }
+    if (std::all_of(text.begin(), text.end(), is_white)) {
+        return fail(Code::invalid, "byte 0: an empty document");
+    }
+    if (!is_scalar_document(text)) {
+        return parse_text(text, options.depth_max, 0);
+    }
+    std::string wrapped = "[";
+    wrapped += text;
+    wrapped += ']';
+    MOSAIC_TRY_ASSIGN(Value array, parse_text(wrapped, options.depth_max + 1, 1));
+    if (array.array()->size() != 1) {
+        return fail(Code::invalid, "byte 0: more than one value");
+    }
+    return std::move(array.array()->front());
+}
+
+}  // namespace mosaic::json

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Every limit that a peer can run into, in one place, for host, broker, runner and commands.
+
+namespace mosaic::limits {
+
+// A line on launch.sock and tools.sock, without its newline.
+constexpr size_t kLaunchLineBytesMax = size_t{64} * 1024;
+constexpr size_t kToolLineBytesMax = size_t{64} * 1024;
+// A line on bus.sock, admin.sock and the control pair, without its newline.
+constexpr size_t kFrameBytesMax = size_t{1024} * 1024;
+// The line on a runner's stdin.
+constexpr size_t kCapabilityLineBytesMax = 4096;
+
+// Requests of one launch.sock connection that wait for their reply; then reading stops.
+constexpr size_t kLaunchOutstandingMax = 16;
+// The same for one bus.sock or admin.sock connection.
+constexpr size_t kBusOutstandingMax = 64;
+
+constexpr size_t kToolClientsMax = 16;
+constexpr size_t kLaunchClientsMax = 256;
+
+// A message's body and a turn's reply; both fit a frame even when every byte is escaped as \u00xx.
+constexpr size_t kMessageBodyBytesMax = size_t{160} * 1024;
+static_assert(kMessageBodyBytesMax * 6 + 4096 <= kFrameBytesMax);
+
+// The part of a request that travels in MOSAIC_REQUEST; the whole is in MOSAIC_REQUEST_FILE.
+// One environment string may have 128 KiB (execve(2), MAX_ARG_STRLEN).
+constexpr size_t kRequestEnvBytesMax = size_t{96} * 1024;
+
+// Bytes waiting to be read by one client before it is closed as not reading.
+constexpr size_t kUnreadBytesMax = 4 * kFrameBytesMax;
+
+constexpr int kWireDepthMax = 8;
+constexpr int kFileDepthMax = 16;
+
+constexpr size_t kRunsMax = 2048;
+// sun_path without its terminating NUL (unix(7)).
+constexpr size_t kSocketPathBytesMax = 107;
+
+// Events in one reply, so that it stays below kFrameBytesMax.
+constexpr size_t kEventsPerReplyMax = 200;
+
+}  // namespace mosaic::limits

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+// Files that somebody else may have laid, and our own. Everything is opened with openat2(2) without
+// following links, and checked by what was opened, not by its name.
+
+namespace mosaic::process {
+
+// A directory by absolute path, links on the way allowed (the operator's own path).
+[[nodiscard]] Result<UniqueFd> open_directory(const std::string& path);
+
+// One directory below `parent`, which must exist, be a real directory, ours, mode 0700. Code::unsafe
+// says which of these fails. `name` is one path segment.
+[[nodiscard]] Result<UniqueFd> open_private_directory(int parent, const std::string& name);
+
+// The same, made with mode 0700 when it doesn't exist.
+[[nodiscard]] Result<UniqueFd> make_private_directory(int parent, const std::string& name);
+
+// Reads a regular file below `parent` (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
+// O_NONBLOCK): no link, no FIFO, no device, at most `bytes_max` bytes (Code::too_large past it).
+[[nodiscard]] Result<std::string> read_file_beneath(int parent,
+                                                    const std::string& name,
+                                                    uint64_t bytes_max);
+
+// Reads a whole file by path (links allowed), at most bytes_max bytes; regular files only.
+[[nodiscard]] Result<std::string> read_file(const std::string& path, uint64_t bytes_max);
+
+// Writes `name` below `parent` whole: a temporary name, write, fsync, rename, fsync of `parent`.
+// Afterwards the file is the old or the new one, never a part. Blocking: for start-up and commands.
+[[nodiscard]] Result<void> replace_file(int parent,
+                                        const std::string& name,
+                                        std::string_view content,
+                                        mode_t mode);
+
+// Makes `name` below `parent` with O_EXCL and writes it; no fsync.
+[[nodiscard]] Result<void> create_file(int parent,
+                                       const std::string& name,
+                                       std::string_view content,
+                                       mode_t mode);
+
+// Removes a tree, never following a link: iterative, few descriptors at any depth, restores the mode
+// of our own directories when it must, resumable after a crash. `name` is one segment below `parent`.
+// A name that doesn't exist is success.
+[[nodiscard]] Result<void> remove_tree(int parent, const std::string& name);
+
+// The real path (realpath(3)); the error names the path and the errno.
+[[nodiscard]] Result<std::string> real_path(const std::string& path);
+
+// Who else could change what lies at `path`: refuses (Code::unsafe, naming the path and why) a file or
+// directory, or a directory that holds it, whose owner is neither root nor us, that others may write,
+// or that a group may write which isn't our own primary group. A sticky directory that holds it, such
+// as /tmp, is no reason to refuse.
+[[nodiscard]] Result<void> check_trusted(const std::string& path);
+
+}  // namespace mosaic::process

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+// The one place that makes processes, for sessions, the broker, probes and turns.
+//
+// The child gets an empty signal mask and default dispositions (TRAP-05, TRAP-06), exactly the
+// descriptors named here and no other (TRAP-08), and nothing of our environment. It is made by
+// clone3(CLONE_VM | CLONE_PIDFD) on a stack of its own: the parent goes on at once, whatever its size,
+// and does not wait for the exec. In the child only raw system calls run.
+
+namespace mosaic::process {
+
+struct SpawnSpec {
+    std::string path;                       // absolute; no PATH look-up
+    std::vector<std::string> argv;
+    std::vector<std::string> env;           // "NAME=value"
+    // {ours, the child's}: each of ours is duplicated to the child's number; all others are closed.
+    // The child's numbers must be distinct. 0, 1 and 2 that are not named are /dev/null.
+    std::vector<std::pair<int, int>> descriptors;
+    std::string directory;                  // chdir before the exec; empty: stay
+    bool new_session = true;                // setsid(2): a process group that can be killed whole
+    bool new_keyring = false;               // an empty session keyring of its own (keyctl(2))
+    int oom_score_adj = 0;                  // added to nothing: written as is when not 0
+    int landlock_scope_fd = -1;             // a Landlock ruleset to enter before the exec; -1: none
+    bool parent_death_kill = false;         // PR_SET_PDEATHSIG SIGKILL: dies with the calling thread
+};
+
+// A child on its way to its program. Owns the memory that the child still uses until it has exec'd:
+// keep it until exec_result is readable (an end of file then means that the program runs; four bytes
+// are the errno of what failed). Destroying it earlier waits for that moment.
+class Spawned {
+  public:
+    Spawned(Spawned&&) noexcept;
+    Spawned& operator=(Spawned&&) noexcept;
+    Spawned(const Spawned&) = delete;
+    Spawned& operator=(const Spawned&) = delete;
+    ~Spawned();
+
+    [[nodiscard]] pid_t pid() const;
+    // Readable at exit. Stays ours.
+    [[nodiscard]] int pidfd() const;
+    [[nodiscard]] UniqueFd take_pidfd();
+    // The read end of a close-on-exec pipe.
+    [[nodiscard]] int exec_result() const;
+
+    // Blocks until the program runs or failed to start; the error then names path and cause. For
+    // callers without a loop.
+    [[nodiscard]] Result<void> wait_exec();
+
+    // For callers with a loop, once exec_result is readable: the same without blocking.
+    [[nodiscard]] Result<void> finish_exec();
+
+  private:
+    friend Result<Spawned> spawn(const SpawnSpec& spec);
+    struct State;
+    explicit Spawned(State* state);
+    State* state_;
+};
+
+// The error names what failed (pipe, clone3, memory).
+[[nodiscard]] Result<Spawned> spawn(const SpawnSpec& spec);
+
+}  // namespace mosaic::process

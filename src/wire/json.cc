@@ -191,6 +191,13 @@ void Reader::problem(std::string_view key, std::string_view expected) {
     }
 }
 
+void Reader::problem_in(std::string_view key, size_t index, std::string_view expected) {
+    if (error_.empty()) {
+        error_ = where_ + ": " + pointer_of(key) + "/" + std::to_string(index) + ": " +
+                 std::string(expected);
+    }
+}
+
 void Reader::wrong(std::string_view key, const char* expected, const Value& found) {
     problem(key, std::string("expected ") + expected + ", found " + found.kind());
 }
@@ -229,9 +236,10 @@ std::string Reader::string(std::string_view key) {
 std::string Reader::id(std::string_view key) {
     std::string text = string(key);
     if (error_.empty() && !is_id(text)) {
-        problem(key,
-                "expected an id (a-z, 0-9 and -, 1 to 64 characters, not starting with -), found \"" +
-                    escape_for_terminal(text.substr(0, 80)) + "\"");
+        problem(
+            key,
+            "expected an id (a-z, 0-9 and -, 1 to 64 characters, not starting with -), found \"" +
+                escape_for_terminal(text.substr(0, 80)) + "\"");
         return {};
     }
     return text;
@@ -282,7 +290,7 @@ std::vector<std::string> Reader::strings(std::string_view key) {
     for (const Value& element : *elements) {
         const std::string* s = element.string();
         if (s == nullptr) {
-            wrong(key, "an array of strings", element);
+            problem_in(key, out.size(), std::string("expected a string, found ") + element.kind());
             return {};
         }
         out.push_back(*s);

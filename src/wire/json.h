@@ -128,6 +128,8 @@ class Reader {
 
     // Records a problem with a member that only the caller can judge.
     void problem(std::string_view key, std::string_view expected);
+    // The same with one element of an array member.
+    void problem_in(std::string_view key, size_t index, std::string_view expected);
 
     // The pointer of a member, for a Reader of its own.
     [[nodiscard]] std::string pointer_of(std::string_view key) const;

@@ -1,0 +1,353 @@
+// Goal: whatever happens in whatever order, a run ends with nothing left: one answer to its caller,
+// one end at the broker when it may be bound there, the entry removed, the seat freed, and never a
+// capability before the durable record. Method: every sequence of events that the effects allow, up
+// to a depth, against a small model of the world.
+
+#include "launch/run_machine.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace mosaic;
+using namespace mosaic::launch;
+
+namespace {
+
+// What the world owes us: events that may still come, and what exists in it.
+struct World {
+    std::set<EventKind> pending;  // answers under way
+    bool process = false;
+    bool timer = false;
+    bool bound = false;
+    bool recorded = false;
+    int replies = 0;
+    int end_records = 0;
+    int freed = 0;
+    bool capability_out = false;
+    bool files = false;
+    bool in_setup = false;
+};
+
+void carry_out(World& w, const Step& s) {
+    for (const Effect& effect : s.effects) {
+        switch (effect.kind) {
+            case EffectKind::authorize:
+                w.pending.insert({EventKind::authorized, EventKind::refused});
+                break;
+            case EffectKind::enqueue:
+                w.pending.insert(EventKind::admitted);
+                break;
+            case EffectKind::prepare:
+                w.files = true;
+                w.in_setup = true;
+                w.pending.insert({EventKind::prepared, EventKind::prepare_failed});
+                break;
+            case EffectKind::spawn:
+                w.pending.insert({EventKind::started, EventKind::start_failed});
+                break;
+            case EffectKind::bind:
+                w.pending.insert(
+                    {EventKind::bound, EventKind::bind_refused, EventKind::broker_lost});
+                w.bound = true;
+                break;
+            case EffectKind::record:
+                w.recorded = true;
+                w.pending.insert({EventKind::recorded, EventKind::record_failed});
+                break;
+            case EffectKind::deliver:
+                REQUIRE(w.recorded);
+                REQUIRE(w.bound);
+                w.capability_out = true;
+                w.pending.insert({EventKind::delivered, EventKind::deliver_failed});
+                w.pending.insert(EventKind::claimed);
+                break;
+            case EffectKind::arm_deadline:
+                w.timer = true;
+                break;
+            case EffectKind::disarm_deadline:
+                w.timer = false;
+                break;
+            case EffectKind::term:
+            case EffectKind::kill:
+            case EffectKind::log_launch:
+                break;
+            case EffectKind::leave_setup:
+                REQUIRE(w.in_setup);
+                w.in_setup = false;
+                break;
+            case EffectKind::reply_launched:
+            case EffectKind::reply_refused:
+                ++w.replies;
+                break;
+            case EffectKind::log_refused:
+                REQUIRE_FALSE(w.bound);
+                break;
+            case EffectKind::log_end:
+                ++w.end_records;
+                break;
+            case EffectKind::end_at_broker:
+                REQUIRE(w.bound);
+                REQUIRE_FALSE(w.process);
+                w.pending.insert(EventKind::ended);
+                break;
+            case EffectKind::unrecord:
+                REQUIRE_FALSE(w.process);
+                w.pending.insert(EventKind::removed);
+                break;
+            case EffectKind::discard_files:
+                REQUIRE_FALSE(w.process);
+                REQUIRE_FALSE(w.bound);
+                w.files = false;
+                break;
+            case EffectKind::free_seat:
+                REQUIRE_FALSE(w.process);
+                REQUIRE_FALSE(w.in_setup);
+                ++w.freed;
+                break;
+        }
+    }
+}
+
+// The event happened: what it changes in the world, and which answers can't come any more.
+void happen(World& w, EventKind event) {
+    const auto drop = [&](std::initializer_list<EventKind> kinds) {
+        for (const EventKind kind : kinds) {
+            w.pending.erase(kind);
+        }
+    };
+    switch (event) {
+        case EventKind::authorized:
+        case EventKind::refused:
+            drop({EventKind::authorized, EventKind::refused});
+            break;
+        case EventKind::prepared:
+        case EventKind::prepare_failed:
+            drop({EventKind::prepared, EventKind::prepare_failed});
+            break;
+        case EventKind::started:
+            drop({EventKind::started, EventKind::start_failed});
+            w.process = true;
+            w.pending.insert(EventKind::runner_found);
+            break;
+        case EventKind::start_failed:
+            drop({EventKind::started, EventKind::start_failed});
+            break;
+        case EventKind::bound:
+        case EventKind::broker_lost:
+            drop({EventKind::bound, EventKind::bind_refused, EventKind::broker_lost});
+            break;
+        case EventKind::bind_refused:
+            drop({EventKind::bound, EventKind::bind_refused, EventKind::broker_lost});
+            w.bound = false;
+            break;
+        case EventKind::recorded:
+        case EventKind::record_failed:
+            drop({EventKind::recorded, EventKind::record_failed});
+            break;
+        case EventKind::delivered:
+        case EventKind::deliver_failed:
+            drop({EventKind::delivered, EventKind::deliver_failed});
+            break;
+        case EventKind::exited:
+            w.process = false;
+            w.pending.erase(EventKind::runner_found);
+            break;
+        case EventKind::deadline:
+            w.timer = false;
+            break;
+        case EventKind::ended:
+            w.bound = false;
+            w.pending.erase(event);
+            break;
+        case EventKind::removed:
+            w.recorded = false;
+            w.pending.erase(event);
+            break;
+        case EventKind::admitted:
+        case EventKind::runner_found:
+        case EventKind::claimed:
+        case EventKind::stop:
+            w.pending.erase(event);
+            break;
+    }
+}
+
+struct Explorer {
+    std::vector<EventKind> path;
+    size_t runs = 0;
+    size_t steps = 0;
+
+    // NOLINTNEXTLINE(misc-no-recursion): depth is the budget
+    void explore(const RunState& state, const World& world, int stops, int deadlines, int depth) {
+        std::vector<EventKind> next(world.pending.begin(), world.pending.end());
+        if (world.process) {
+            next.push_back(EventKind::exited);
+        }
+        if (world.timer && deadlines > 0) {
+            next.push_back(EventKind::deadline);
+        }
+        const bool over = state.phase == Phase::over;
+        if (stops > 0 && !over) {
+            next.push_back(EventKind::stop);
+        }
+        if (next.empty() || depth == 0) {
+            if (next.empty()) {
+                ++runs;
+                CHECK(over);
+            }
+            return;
+        }
+        if (over) {
+            ++runs;
+            CHECK(world.freed == 1);
+            CHECK(world.replies == 1);
+            CHECK_FALSE(world.process);
+            CHECK_FALSE(world.bound);
+            CHECK_FALSE(world.recorded);
+            CHECK_FALSE(world.in_setup);
+            CHECK(world.end_records <= 1);
+        }
+        for (const EventKind event : next) {
+            path.push_back(event);
+            std::string trace;
+            for (const EventKind kind : path) {
+                trace += std::string(to_string(kind)) + " ";
+            }
+            CAPTURE(trace);
+            World after = world;
+            happen(after, event);
+            const Step s = step(state, Event{event, Refusal::not_authorized, EndReason::stopped});
+            ++steps;
+            carry_out(after, s);
+            explore(s.next,
+                    after,
+                    stops - (event == EventKind::stop ? 1 : 0),
+                    deadlines - (event == EventKind::deadline ? 1 : 0),
+                    depth - 1);
+            path.pop_back();
+        }
+    }
+};
+
+RunState after(std::initializer_list<EventKind> events,
+               std::vector<EffectKind>* effects = nullptr) {
+    RunState state = begin().next;
+    for (const EventKind event : events) {
+        const Step s = step(state, Event{event, Refusal::launch_failed, EndReason::stopped});
+        if (effects != nullptr) {
+            effects->clear();
+            for (const Effect& effect : s.effects) {
+                effects->push_back(effect.kind);
+            }
+        }
+        state = s.next;
+    }
+    return state;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "no order of events leaves anything behind, answers twice or sends an unrecorded run's "
+    "capability") {
+    Explorer explorer;
+    World world;
+    const Step first = begin();
+    carry_out(world, first);
+    explorer.explore(first.next, world, 2, 2, 30);
+    MESSAGE(explorer.steps << " steps, " << explorer.runs << " ends");
+    CHECK(explorer.runs > 1000);
+}
+
+TEST_CASE("a launch goes through its stages in order") {
+    std::vector<EffectKind> effects;
+    using E = EventKind;
+    CHECK(after({E::authorized,
+                 E::admitted,
+                 E::prepared,
+                 E::started,
+                 E::runner_found,
+                 E::bound,
+                 E::recorded,
+                 E::delivered,
+                 E::claimed},
+                &effects)
+              .phase == Phase::live);
+    CHECK(effects == std::vector<EffectKind>{EffectKind::leave_setup,
+                                             EffectKind::disarm_deadline,
+                                             EffectKind::reply_launched,
+                                             EffectKind::log_launch});
+}
+
+TEST_CASE("a claim that is known before the write's completion counts") {
+    using E = EventKind;
+    const RunState state = after({E::authorized,
+                                  E::admitted,
+                                  E::prepared,
+                                  E::started,
+                                  E::runner_found,
+                                  E::bound,
+                                  E::recorded,
+                                  E::claimed});
+    CHECK(state.phase == Phase::live);
+    CHECK(step(state, Event{E::delivered}).next.phase == Phase::live);
+}
+
+TEST_CASE("a reason that the host set before its own kill wins over the exit's") {
+    using E = EventKind;
+    const RunState state = after({E::authorized,
+                                  E::admitted,
+                                  E::prepared,
+                                  E::started,
+                                  E::runner_found,
+                                  E::bound,
+                                  E::recorded,
+                                  E::delivered,
+                                  E::deadline});
+    CHECK(state.phase == Phase::killing);
+    const Step s = step(state, Event{E::exited, Refusal::launch_failed, EndReason::killed});
+    CHECK(s.next.reason == EndReason::failed);
+    CHECK(s.next.failed_in == Phase::claiming);
+}
+
+TEST_CASE("a stopped session keeps the reason of its exit, killed included") {
+    using E = EventKind;
+    RunState state = after({E::authorized,
+                            E::admitted,
+                            E::prepared,
+                            E::started,
+                            E::runner_found,
+                            E::bound,
+                            E::recorded,
+                            E::delivered,
+                            E::claimed,
+                            E::stop});
+    CHECK(state.phase == Phase::stopping);
+    state = step(state, Event{E::deadline}).next;
+    CHECK(state.phase == Phase::killing);
+    const Step s = step(state, Event{E::exited, Refusal::launch_failed, EndReason::killed});
+    CHECK(s.next.reason == EndReason::killed);
+}
+
+TEST_CASE("a refusal by the broker keeps its code") {
+    const Step s = step(begin().next, Event{EventKind::refused, Refusal::launch_revoked});
+    CHECK(s.next.phase == Phase::over);
+    CHECK(s.next.refusal == Refusal::launch_revoked);
+}
+
+TEST_CASE("a stop while files are written waits for them, then removes them") {
+    using E = EventKind;
+    std::vector<EffectKind> effects;
+    RunState state = after({E::authorized, E::admitted, E::stop}, &effects);
+    CHECK(state.phase == Phase::preparing);
+    CHECK(effects.empty());
+    const Step s = step(state, Event{E::prepared});
+    CHECK(s.next.phase == Phase::over);
+    CHECK(s.next.refusal == Refusal::host_stopping);
+    CHECK(std::find(s.effects.begin(), s.effects.end(), Effect{EffectKind::discard_files}) !=
+          s.effects.end());
+}

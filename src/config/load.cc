@@ -1,0 +1,89 @@
+#include <filesystem>
+
+#include "base/ids.h"
+#include "config/config.h"
+#include "config/fields.h"
+#include "process/files.h"
+
+namespace mosaic::config {
+namespace {
+
+constexpr uint64_t kContractBytesMax = uint64_t{512} * 1024;
+
+// A path from a command line or the environment, against the working directory.
+Result<std::string> absolute_path(const std::string& path) {
+    if (path.starts_with('/')) {
+        return path;
+    }
+    std::error_code error;
+    const std::filesystem::path here = std::filesystem::current_path(error);
+    if (error) {
+        return fail_sys(error.value(), path + ": the working directory");
+    }
+    return (here / path).string();
+}
+
+bool exists(const std::string& path) {
+    std::error_code error;
+    return std::filesystem::exists(path, error) || error;
+}
+
+Result<std::string> read_trusted(const std::string& path, uint64_t bytes_max) {
+    if (!exists(path)) {
+        return fail(Code::missing, path + ": does not exist");
+    }
+    MOSAIC_TRY(process::check_trusted(path));
+    return process::read_file(path, bytes_max);
+}
+
+bool is_named(const std::string& given, const Environment& env) {
+    const auto named = env.find("MOSAIC_CONFIG");
+    return !given.empty() || (named != env.end() && !named->second.empty());
+}
+
+}  // namespace
+
+Result<SystemConfig> load_system(const std::string& given, const Environment& env) {
+    MOSAIC_TRY_ASSIGN(const std::string looked_for, system_file_path(given, env));
+    MOSAIC_TRY_ASSIGN(const std::string path, absolute_path(looked_for));
+    SystemConfig out;
+    if (!exists(path) && !is_named(given, env)) {
+        MOSAIC_TRY_ASSIGN(out, parse_system("{}", path, env));
+        out.file.clear();
+    } else {
+        MOSAIC_TRY_ASSIGN(const std::string text, read_trusted(path, kFileBytesMax));
+        MOSAIC_TRY_ASSIGN(out, parse_system(text, path, env));
+    }
+    if (exists(out.roles_dir)) {  // without it each launch is refused with no-role-contract
+        MOSAIC_TRY(process::check_trusted(out.roles_dir));
+    }
+    for (const std::string& directory : out.plugin_dirs) {
+        MOSAIC_TRY(process::check_trusted(directory));
+    }
+    return out;
+}
+
+Result<Business> load_business(const std::string& name, const SystemConfig& system) {
+    const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
+    if (!is_path && !is_id(name)) {
+        return fail(Code::invalid,
+                    "business: expected an id or a file's path, found " + in_quotes(name));
+    }
+    MOSAIC_TRY_ASSIGN(
+        const std::string path,
+        absolute_path(is_path ? name : system.directory + "/businesses/" + name + ".json"));
+    MOSAIC_TRY_ASSIGN(const std::string text, read_trusted(path, kFileBytesMax));
+    MOSAIC_TRY_ASSIGN(Business out, parse_business(text, path));
+    if (!is_path && out.id != name) {
+        return fail(Code::invalid,
+                    path + ": /id: expected \"" + name + "\" as the file is named, found " +
+                        in_quotes(out.id));
+    }
+    return out;
+}
+
+Result<std::string> load_contract(const SystemConfig& system, const Instance& instance) {
+    return read_trusted(contract_path(system, instance), kContractBytesMax);
+}
+
+}  // namespace mosaic::config

@@ -28,8 +28,8 @@ class TimerQueue {
     // Takes one timer that is due at `now`, nothing when none is.
     [[nodiscard]] std::optional<Timer> take_due(Instant now);
 
-    // Moves every deadline by `delay`: after the process was stopped or the machine suspended, nobody
-    // had a chance to meet them.
+    // Moves every deadline by `delay`, which is not negative: after the process was stopped or the
+    // machine suspended, nobody had a chance to meet them.
     void extend_all(Duration delay);
 
     [[nodiscard]] size_t size() const { return heap_.size(); }

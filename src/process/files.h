@@ -18,8 +18,8 @@ namespace mosaic::process {
 // A directory by absolute path, links on the way allowed (the operator's own path).
 [[nodiscard]] Result<UniqueFd> open_directory(const std::string& path);
 
-// One directory below `parent`, which must exist, be a real directory, ours, mode 0700. Code::unsafe
-// says which of these fails. `name` is one path segment.
+// One directory below `parent`, which must exist, be a real directory, ours, mode 0700.
+// Code::unsafe says which of these fails. `name` is one path segment.
 [[nodiscard]] Result<UniqueFd> open_private_directory(int parent, const std::string& name);
 
 // The same, made with mode 0700 when it doesn't exist.
@@ -47,18 +47,18 @@ namespace mosaic::process {
                                        std::string_view content,
                                        mode_t mode);
 
-// Removes a tree, never following a link: iterative, few descriptors at any depth, restores the mode
-// of our own directories when it must, resumable after a crash. `name` is one segment below `parent`.
-// A name that doesn't exist is success.
+// Removes a tree, never following a link: iterative, few descriptors at any depth, restores the
+// mode of our own directories when it must, resumable after a crash. `name` is one segment below
+// `parent`. A name that doesn't exist is success.
 [[nodiscard]] Result<void> remove_tree(int parent, const std::string& name);
 
 // The real path (realpath(3)); the error names the path and the errno.
 [[nodiscard]] Result<std::string> real_path(const std::string& path);
 
-// Who else could change what lies at `path`: refuses (Code::unsafe, naming the path and why) a file or
-// directory, or a directory that holds it, whose owner is neither root nor us, that others may write,
-// or that a group may write which isn't our own primary group. A sticky directory that holds it, such
-// as /tmp, is no reason to refuse.
+// Who else could change what lies at `path`: refuses (Code::unsafe, naming the path and why) a file
+// or directory, or a directory that holds it, whose owner is neither root nor us, that others may
+// write, or that a group may write which isn't our own primary group. A sticky directory that holds
+// it, such as /tmp, is no reason to refuse.
 [[nodiscard]] Result<void> check_trusted(const std::string& path);
 
 }  // namespace mosaic::process

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 
-// Who is at the other end of a Unix socket, decided before a byte is read. SO_PEERCRED gives the pid
-// that connected; SO_PEERPIDFD (Linux 6.5) pins it. The uid proves nothing by itself: a session runs
-// as the same user.
+// Who is at the other end of a Unix socket, decided before a byte is read. SO_PEERCRED gives the
+// pid that connected; SO_PEERPIDFD (Linux 6.5) pins it. The uid proves nothing by itself: a session
+// runs as the same user.
 
 namespace mosaic::process {
 
@@ -23,9 +23,9 @@ struct Peer {
 // Code::unavailable when the peer has exited or can't be found: it must be refused then.
 [[nodiscard]] Result<Peer> peer_of(int socket);
 
-// Whether the peer may use admin.sock: same user, same PID namespace as ours, and no ancestor (itself
-// included) among `session_pids` (outer and runner pids of all live runs). The error says which of
-// these failed.
+// Whether the peer may use admin.sock: same user, same PID namespace as ours, and no ancestor
+// (itself included) among `session_pids` (outer and runner pids of all live runs). The error says
+// which of these failed.
 [[nodiscard]] Result<void> check_human(const Peer& peer, const std::vector<pid_t>& session_pids);
 
 }  // namespace mosaic::process

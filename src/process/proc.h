@@ -9,21 +9,21 @@
 
 #include "base/error.h"
 
-// Readers of /proc (proc(5)) and the facts that make a pid mean one process: a pid alone is a number
-// that is used again, a pid with its start time isn't within one boot.
+// Readers of /proc (proc(5)) and the facts that make a pid mean one process: a pid alone is a
+// number that is used again, a pid with its start time isn't within one boot.
 
 namespace mosaic::process {
 
 struct Stat {
     pid_t pid = 0;
     std::string comm;
-    char state = '?';          // 'Z' and 'X' count as gone
+    char state = '?';  // 'Z' and 'X' count as gone
     pid_t parent = 0;
-    std::string start_time;    // field 22, clock ticks since boot, as text
+    std::string start_time;  // field 22, clock ticks since boot, as text
 };
 
-// Parses the one line of /proc/PID/stat. comm may hold anything, spaces and parentheses included: it
-// ends at the last ')'. Pure; fuzzed.
+// Parses the one line of /proc/PID/stat. comm may hold anything, spaces and parentheses included:
+// it ends at the last ')'. Pure; fuzzed.
 [[nodiscard]] Result<Stat> parse_stat(std::string_view text);
 
 // Splits /proc/PID/cmdline at its NULs. Pure.

@@ -1,0 +1,299 @@
+#include "process/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+
+#include "process/open_beneath.h"
+
+namespace mosaic::process {
+namespace {
+
+constexpr int kTemporaryNamesMax = 64;
+constexpr int kOpenTriesMax = 8;
+
+Result<std::string> read_regular(const UniqueFd& file,
+                                 const std::string& name,
+                                 uint64_t bytes_max) {
+    struct stat info {};
+
+    if (::fstat(file.get(), &info) != 0) {
+        return fail_sys(errno, name);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return fail(Code::unsafe, name + " is not a regular file");
+    }
+    const auto too_large = [&] {
+        return fail(Code::too_large,
+                    name + " has more than " + std::to_string(bytes_max) + " bytes");
+    };
+    if (info.st_size > 0 && static_cast<uint64_t>(info.st_size) > bytes_max) {
+        return too_large();
+    }
+    std::string text;
+    text.reserve(static_cast<size_t>(std::max<off_t>(info.st_size, 0)));
+    std::array<char, size_t{64} * 1024> buffer;
+    for (;;) {
+        const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return fail_sys(errno, "read " + name);
+        }
+        if (got == 0) {
+            return text;
+        }
+        // The file may grow while it is read.
+        if (text.size() + static_cast<size_t>(got) > bytes_max) {
+            return too_large();
+        }
+        text.append(buffer.data(), static_cast<size_t>(got));
+    }
+}
+
+Result<void> write_all(int file, std::string_view content, const std::string& name) {
+    while (!content.empty()) {
+        const ssize_t put = ::write(file, content.data(), content.size());
+        if (put < 0 && errno == EINTR) {
+            continue;
+        }
+        if (put < 0) {
+            return fail_sys(errno, "write " + name);
+        }
+        content.remove_prefix(static_cast<size_t>(put));
+    }
+    return {};
+}
+
+constexpr int kCreateFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+
+// Makes a file that did not exist, with this mode whatever the umask, and writes it. Removes it
+// again when that fails.
+Result<UniqueFd> create_and_write(int parent,
+                                  const std::string& name,
+                                  std::string_view content,
+                                  mode_t mode) {
+    UniqueFd file(::openat(parent, name.c_str(), kCreateFlags, mode));
+    if (!file.valid()) {
+        return fail_sys(errno, "create " + name);
+    }
+    const auto written = [&]() -> Result<void> {
+        if (::fchmod(file.get(), mode) != 0) {
+            return fail_sys(errno, "chmod " + name);
+        }
+        return write_all(file.get(), content, name);
+    }();
+    if (!written) {
+        ::unlinkat(parent, name.c_str(), 0);
+        return tl::unexpected<Error>(written.error());
+    }
+    return file;
+}
+
+struct Temporary {
+    std::string name;
+    UniqueFd file;
+};
+
+// A name that no other process and no earlier one that died has.
+Result<Temporary> create_temporary(int parent,
+                                   const std::string& name,
+                                   std::string_view content,
+                                   mode_t mode) {
+    static std::atomic<uint32_t> counter{0};
+    for (int i = 0;; ++i) {
+        Temporary temporary;
+        temporary.name = "." + name + ".tmp" + std::to_string(::getpid()) + "-" +
+                         std::to_string(counter.fetch_add(1));
+        auto file = create_and_write(parent, temporary.name, content, mode);
+        if (file) {
+            temporary.file = std::move(*file);
+            return temporary;
+        }
+        if (file.error().sys != EEXIST || i >= kTemporaryNamesMax) {
+            return tl::unexpected<Error>(file.error());
+        }
+    }
+}
+
+}  // namespace
+
+int open_beneath(int parent, const char* name, int flags, uint64_t resolve) {
+    open_how how{};
+    how.flags = static_cast<unsigned>(flags | O_CLOEXEC | O_NOFOLLOW);
+    how.resolve = resolve | RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+    // EAGAIN: something was renamed while the kernel resolved the name.
+    long fd = -1;
+    for (int i = 0; i < kOpenTriesMax; ++i) {
+        fd = ::syscall(SYS_openat2, parent, name, &how, sizeof(how));
+        if (fd >= 0 || (errno != EAGAIN && errno != EINTR)) {
+            break;
+        }
+    }
+    return static_cast<int>(fd);
+}
+
+tl::unexpected<Error> open_error(int error, const std::string& name) {
+    switch (error) {
+        case ENOENT:
+            return fail(Code::missing, name + " does not exist");
+        case ELOOP:
+            return fail(Code::unsafe, name + " is or lies behind a symbolic link");
+        case EXDEV:
+            return fail(Code::unsafe, name + " leads out of its directory or to another mount");
+        case ENOTDIR:
+            return fail(Code::unsafe, name + " is not a directory");
+        case ENXIO:
+        case ENODEV:
+            return fail(Code::unsafe, name + " is not a regular file");
+        default:
+            return fail_sys(error, name);
+    }
+}
+
+Result<void> check_segment(const std::string& name) {
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos) {
+        return fail(Code::invalid, "\"" + name + "\" is not the name of one file");
+    }
+    return {};
+}
+
+Result<UniqueFd> open_directory(const std::string& path) {
+    if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
+        return fail(Code::invalid, "\"" + path + "\" is not an absolute path");
+    }
+    UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory.valid()) {
+        const int error = errno;
+        if (error == ENOENT) {
+            return fail(Code::missing, path + " does not exist");
+        }
+        return fail_sys(error, path);
+    }
+    return directory;
+}
+
+Result<UniqueFd> open_private_directory(int parent, const std::string& name) {
+    MOSAIC_TRY(check_segment(name));
+    // By O_PATH first: a directory of ours without its read bit is unsafe, not unreadable.
+    const UniqueFd found(open_beneath(parent, name.c_str(), O_PATH | O_DIRECTORY, 0));
+    if (!found.valid()) {
+        return open_error(errno, name);
+    }
+
+    struct stat info {};
+
+    if (::fstat(found.get(), &info) != 0) {
+        return fail_sys(errno, name);
+    }
+    if (info.st_uid != ::geteuid()) {
+        return fail(Code::unsafe,
+                    name + " is owned by user " + std::to_string(info.st_uid) + ", not by " +
+                        std::to_string(::geteuid()));
+    }
+    if ((info.st_mode & 0777U) != 0700U) {
+        std::array<char, 8> mode{};
+        ::snprintf(mode.data(), mode.size(), "%04o", info.st_mode & 0777U);
+        return fail(Code::unsafe, name + " has mode " + mode.data() + ", not 0700");
+    }
+    UniqueFd directory(::openat(found.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory.valid()) {
+        return fail_sys(errno, name);
+    }
+    return directory;
+}
+
+Result<UniqueFd> make_private_directory(int parent, const std::string& name) {
+    MOSAIC_TRY(check_segment(name));
+    if (::mkdirat(parent, name.c_str(), 0700) != 0 && errno != EEXIST) {
+        return fail_sys(errno, "mkdir " + name);
+    }
+    return open_private_directory(parent, name);
+}
+
+Result<std::string> read_file_beneath(int parent, const std::string& name, uint64_t bytes_max) {
+    if (name.empty() || name.find('\0') != std::string::npos) {
+        return fail(Code::invalid, "\"" + name + "\" is not a file name");
+    }
+    const UniqueFd file(
+        open_beneath(parent, name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY, RESOLVE_NO_XDEV));
+    if (!file.valid()) {
+        return open_error(errno, name);
+    }
+    return read_regular(file, name, bytes_max);
+}
+
+Result<std::string> read_file(const std::string& path, uint64_t bytes_max) {
+    if (path.empty() || path.find('\0') != std::string::npos) {
+        return fail(Code::invalid, "\"" + path + "\" is not a path");
+    }
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (!file.valid()) {
+        const int error = errno;
+        return error == ENXIO || error == ENOENT ? open_error(error, path) : fail_sys(error, path);
+    }
+    return read_regular(file, path, bytes_max);
+}
+
+Result<void> replace_file(int parent,
+                          const std::string& name,
+                          std::string_view content,
+                          mode_t mode) {
+    MOSAIC_TRY(check_segment(name));
+    MOSAIC_TRY_ASSIGN(Temporary temporary, create_temporary(parent, name, content, mode));
+    const auto replaced = [&]() -> Result<void> {
+        if (::fsync(temporary.file.get()) != 0) {
+            return fail_sys(errno, "fsync " + temporary.name);
+        }
+        if (::renameat(parent, temporary.name.c_str(), parent, name.c_str()) != 0) {
+            return fail_sys(errno, "rename " + temporary.name + " to " + name);
+        }
+        return {};
+    }();
+    if (!replaced) {
+        ::unlinkat(parent, temporary.name.c_str(), 0);
+        return replaced;
+    }
+    if (::fsync(parent) != 0) {
+        return fail_sys(errno, "fsync of the directory of " + name);
+    }
+    return {};
+}
+
+Result<void> create_file(int parent,
+                         const std::string& name,
+                         std::string_view content,
+                         mode_t mode) {
+    MOSAIC_TRY(check_segment(name));
+    MOSAIC_TRY(create_and_write(parent, name, content, mode));
+    return {};
+}
+
+Result<std::string> real_path(const std::string& path) {
+    if (path.empty() || path.find('\0') != std::string::npos) {
+        return fail(Code::invalid, "\"" + path + "\" is not a path");
+    }
+    const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), ::free);
+    if (!real) {
+        const int error = errno;
+        auto failed = fail_sys(error, path);
+        if (error == ENOENT) {
+            failed.value().code = Code::missing;
+        }
+        return failed;
+    }
+    return std::string(real.get());
+}
+
+}  // namespace mosaic::process

@@ -24,6 +24,15 @@ constexpr Duration kSubmitRetry = milliseconds(10);
 
 constexpr uint32_t kNoSlot = UINT32_MAX;
 
+// The kernel's own codes for an interrupted call (include/linux/errno.h), which a system call never
+// returns; a request that a cancel interrupted in a kernel worker does (TRAP-23).
+constexpr int32_t kRestartFirst = 512;
+constexpr int32_t kRestartLast = 516;
+
+int32_t without_restart_codes(int32_t result) {
+    return result <= -kRestartFirst && result >= -kRestartLast ? -EINTR : result;
+}
+
 __kernel_timespec to_timespec(Duration duration) {
     return __kernel_timespec{duration.ns / 1'000'000'000, duration.ns % 1'000'000'000};
 }
@@ -240,7 +249,7 @@ Op& Ring::Impl::complete(const Completion& completion) {
     MOSAIC_ASSERT(ops_in_flight > 0);
     --ops_in_flight;
     op.phase_ = OpPhase::idle;
-    op.result_ = completion.result;
+    op.result_ = without_restart_codes(completion.result);
     return op;
 }
 

@@ -17,10 +17,10 @@
 // the op is idle again; ops are neither copied nor moved. A slot may be reused only when all its
 // ops are idle, cancelled ones included (a cancelled op's target may still succeed; TRAP-14).
 //
-// Descriptors should be in blocking mode: the kernel waits for them by itself. On one with
-// O_NONBLOCK an operation that would wait completes with -EAGAIN instead. A descriptor is closed
-// only after the ops on it are idle: close(2) doesn't end them (TRAP-15). The process ignores
-// SIGPIPE, so that a write to a pipe without a reader completes with -EPIPE (TRAP-07).
+// Descriptors are in blocking mode: the kernel waits for them by itself, and whether it still does
+// with O_NONBLOCK depends on the kernel and the kind of file. A descriptor is closed only after the
+// ops on it are idle: close(2) doesn't end them (TRAP-15). The process ignores SIGPIPE, so that a
+// write to a pipe without a reader completes with -EPIPE (TRAP-07).
 //
 // Everything happens on the thread that made the ring; the kernel refuses others.
 

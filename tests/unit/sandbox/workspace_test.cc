@@ -1,0 +1,250 @@
+// Goal: no directory whose contents act for somebody else ever becomes a workspace, however it is
+// spelled, and what was judged is what is bound. Method: tables for the pure part; a scratch tree
+// with links for the rest.
+
+#include "sandbox/workspace.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "scratch.h"
+
+using mosaic::Refusal;
+using mosaic::sandbox::forbidden_places;
+using mosaic::sandbox::open_workspace;
+using mosaic::sandbox::Place;
+using mosaic::sandbox::PlaceFacts;
+using mosaic::sandbox::resolve_places;
+using mosaic::sandbox::unsafe_reason;
+
+namespace {
+
+PlaceFacts plain_facts() {
+    PlaceFacts facts;
+    facts.home = "/home/u";
+    facts.config_home = "/home/u/cfg";
+    facts.data_roots = {"/var/lib/mosaic/acme"};
+    facts.config_dirs = {"/opt/mosaic/etc"};
+    facts.config_files = {"/srv/acme/acme.json"};
+    facts.roles_dir = "/srv/roles";
+    facts.plugin_dirs = {"/srv/plugins"};
+    facts.module_dirs = {"/opt/modules/pi"};
+    facts.programs = {"/opt/node/bin/node"};
+    facts.others = {{"reviewer", "/srv/acme/reviewer", true}};
+    return facts;
+}
+
+}  // namespace
+
+TEST_CASE("places that a workspace may not be, hold or lie in") {
+    const std::vector<Place> places = forbidden_places(plain_facts());
+    const std::vector<std::pair<std::string, std::string>> table = {
+        {"/", "/ is the root directory /"},
+        {"/tmp", "/tmp is the place of the session's own /tmp, /tmp"},
+        {"/home", "/home holds the home directory /home/u"},
+        {"/home/u", "/home/u is the home directory /home/u"},
+        {"/home/u/.ssh", "/home/u/.ssh is secrets of the user, /home/u/.ssh"},
+        {"/home/u/.ssh/x", "/home/u/.ssh/x lies in secrets of the user, /home/u/.ssh"},
+        {"/home/u/.local",
+         "/home/u/.local holds secrets of the user, /home/u/.local/share/keyrings"},
+        {"/home/u/.config/x", "/home/u/.config/x lies in secrets of the user, /home/u/.config"},
+        {"/home/u/cfg", "/home/u/cfg is the configuration directory /home/u/cfg"},
+        {"/usr", "/usr is the system directory /usr"},
+        {"/usr/local/src", "/usr/local/src lies in the system directory /usr"},
+        {"/etc/x", "/etc/x lies in the system directory /etc"},
+        {"/proc/self", "/proc/self lies in the system directory /proc"},
+        {"/sys", "/sys is the system directory /sys"},
+        {"/dev/shm", "/dev/shm lies in the system directory /dev"},
+        {"/run/user/1000", "/run/user/1000 lies in the system directory /run"},
+        {"/boot", "/boot is the system directory /boot"},
+        {"/nix", "/nix holds the system directory /nix/store"},
+        {"/var/lib/mosaic/acme", "/var/lib/mosaic/acme is the data root /var/lib/mosaic/acme"},
+        {"/var/lib", "/var/lib holds the data root /var/lib/mosaic/acme"},
+        {"/var/lib/mosaic/acme/x",
+         "/var/lib/mosaic/acme/x lies in the data root /var/lib/mosaic/acme"},
+        {"/opt/mosaic/etc/x",
+         "/opt/mosaic/etc/x lies in the configuration directory /opt/mosaic/etc"},
+        {"/srv/acme", "/srv/acme holds the configuration file /srv/acme/acme.json"},
+        {"/srv/roles/x", "/srv/roles/x lies in the roles directory /srv/roles"},
+        {"/srv/plugins", "/srv/plugins is the plugin directory /srv/plugins"},
+        {"/opt/modules", "/opt/modules holds the harness module /opt/modules/pi"},
+        {"/opt/node/bin", "/opt/node/bin is the program directory /opt/node/bin"},
+        {"/opt/node", "/opt/node holds the program directory /opt/node/bin"},
+        {"/srv/acme/reviewer",
+         "/srv/acme/reviewer is the workspace of reviewer, /srv/acme/reviewer"},
+        {"/srv/acme/reviewer/sub",
+         "/srv/acme/reviewer/sub lies in the workspace of reviewer, /srv/acme/reviewer"},
+        // Fine.
+        {"/srv/acme/coder", ""},
+        {"/tmp/x/ws", ""},
+        {"/home/u/src/project", ""},
+        {"/home/user2", ""},
+        {"/home/u/.sshx", ""},
+        {"/usrx", ""},
+        {"/opt/node/lib", ""},
+        {"/var/lib/mosaic/other", ""},
+        {"/srv/acme/reviewer2", ""},
+        {"/nix/other", ""},
+    };
+    for (const auto& [workspace, expected] : table) {
+        CAPTURE(workspace);
+        CHECK(unsafe_reason(workspace, places) == expected);
+    }
+}
+
+TEST_CASE("another instance's workspace is shared only when both say so and it is the very same") {
+    for (const bool mine : {false, true}) {
+        for (const bool theirs : {false, true}) {
+            PlaceFacts facts;
+            facts.shared = mine;
+            facts.others = {{"reviewer", "/srv/ws", theirs}};
+            const std::vector<Place> places = forbidden_places(facts);
+            CAPTURE(mine);
+            CAPTURE(theirs);
+            CHECK((unsafe_reason("/srv/ws", places).empty()) == (mine && theirs));
+            CHECK_FALSE(unsafe_reason("/srv", places).empty());
+            CHECK_FALSE(unsafe_reason("/srv/ws/sub", places).empty());
+        }
+    }
+}
+
+TEST_CASE("a directory that the layout binds is a system directory") {
+    mosaic::sandbox::Layout layout;
+    layout.entries = {{"/sysroot/usr", mosaic::sandbox::EntryKind::directory, ""},
+                      {"/absent", mosaic::sandbox::EntryKind::absent, ""}};
+    PlaceFacts facts;
+    facts.layout = &layout;
+    const std::vector<Place> places = forbidden_places(facts);
+    CHECK_FALSE(unsafe_reason("/sysroot/usr/x", places).empty());
+    CHECK(unsafe_reason("/absent", places).empty());
+}
+
+TEST_CASE("a good workspace gives its descriptor and real path") {
+    const Scratch scratch;
+    const std::string real = scratch.directory("real/ws");
+    scratch.link("real", "by-link");
+    const std::string plain = scratch / "real/ws";
+    for (const std::string& configured : {plain,
+                                          plain + "/",
+                                          scratch / "real//./ws",
+                                          scratch / "real/ws/../ws",
+                                          scratch / "by-link/ws"}) {
+        CAPTURE(configured);
+        const auto workspace = open_workspace(configured, {});
+        REQUIRE(workspace.has_value());
+        CHECK(workspace->path == real);
+        CHECK((::fcntl(workspace->fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
+        CHECK((::fcntl(workspace->fd.get(), F_GETFL) & O_PATH) != 0);
+    }
+}
+
+TEST_CASE("names of any bytes are good workspaces") {
+    const Scratch scratch;
+    for (const std::string name : {"with space", "new\nline", "-rf", "\xff\xfe", "x (deleted)"}) {
+        CAPTURE(name);
+        const auto workspace = open_workspace(scratch.directory(name), {});
+        REQUIRE(workspace.has_value());
+        CHECK(workspace->path == scratch / name);
+    }
+}
+
+TEST_CASE("what is no directory is missing, and the reason names it") {
+    const Scratch scratch;
+    scratch.file("file");
+    scratch.link("nothing", "dangling");
+    scratch.link("loop", "loop");
+    const std::vector<std::pair<std::string, std::string>> table = {
+        {scratch / "none", " does not exist (or is a link to nothing)"},
+        {scratch / "file", " is not a directory"},
+        {scratch / "file/x", " is not a directory"},
+        {scratch / "dangling", " does not exist (or is a link to nothing)"},
+        {scratch / "loop", ": Too many levels of symbolic links"},
+    };
+    for (const auto& [path, reason] : table) {
+        const auto workspace = open_workspace(path, {});
+        REQUIRE_FALSE(workspace.has_value());
+        CHECK(workspace.error().code == Refusal::workspace_missing);
+        CHECK(workspace.error().reason == path + reason);
+    }
+    CHECK(open_workspace("relative", {}).error().reason == "\"relative\" is not an absolute path");
+}
+
+TEST_CASE("an unsafe directory is refused however its path is spelled, with both paths named") {
+    const Scratch scratch;
+    scratch.directory("home/u/.ssh");
+    scratch.directory("home/u/project");
+    scratch.link("home/u", "innocent");
+    PlaceFacts facts;
+    facts.home = scratch / "home/u";
+    const std::vector<Place> places = resolve_places(forbidden_places(facts));
+    const std::string home = scratch / "home/u";
+    const std::string is_home = home + " is the home directory " + home;
+    const std::vector<std::pair<std::string, std::string>> table = {
+        {home, is_home},
+        {home + "/", is_home},
+        {scratch / "innocent", scratch / "innocent leads to " + is_home},
+        {scratch / "home/u/project/..", scratch / "home/u/project/.. leads to " + is_home},
+        {scratch / "innocent/project/..", scratch / "innocent/project/.. leads to " + is_home},
+    };
+    for (const auto& [path, reason] : table) {
+        CAPTURE(path);
+        const auto workspace = open_workspace(path, places);
+        REQUIRE_FALSE(workspace.has_value());
+        CHECK(workspace.error().code == Refusal::workspace_unsafe);
+        CHECK(workspace.error().reason == reason);
+    }
+    CHECK(open_workspace(scratch / "innocent/project", places).has_value());
+    CHECK_FALSE(open_workspace(scratch / "innocent/.ssh", places).has_value());
+    CHECK_FALSE(open_workspace(scratch.path(), places).has_value());
+}
+
+TEST_CASE("a place that is a link is guarded at both of its ends") {
+    const Scratch scratch;
+    scratch.directory("store/data");
+    scratch.directory("links");
+    scratch.link("../store/data", "links/data");
+    PlaceFacts facts;
+    facts.data_roots = {scratch / "links/data"};
+    const std::vector<Place> places = resolve_places(forbidden_places(facts));
+    CHECK_FALSE(unsafe_reason(scratch / "store", places).empty());
+    CHECK_FALSE(unsafe_reason(scratch / "store/data/x", places).empty());
+    CHECK_FALSE(unsafe_reason(scratch / "links", places).empty());
+    CHECK(unsafe_reason(scratch / "other", places).empty());
+}
+
+TEST_CASE(
+    "a place that doesn't exist yet is guarded all the same, below the real path of what does") {
+    const Scratch scratch;
+    scratch.directory("real-home");
+    scratch.link("real-home", "home");
+    const std::vector<Place> places =
+        resolve_places({Place{.path = scratch / "home/.aws/x", .what = "secrets"}});
+    CHECK(unsafe_reason(scratch / "real-home/.aws", places) ==
+          scratch / "real-home/.aws holds secrets " + scratch.path() + "/real-home/.aws/x");
+}
+
+TEST_CASE("the descriptor stays with the directory that was judged when its path changes") {
+    const Scratch scratch;
+    scratch.directory("good");
+    scratch.directory("secret");
+    scratch.link("good", "ws");
+    const auto workspace = open_workspace(scratch / "ws", {});
+    REQUIRE(workspace.has_value());
+    std::filesystem::remove(scratch / "ws");
+    scratch.link("secret", "ws");
+
+    struct stat held {};
+
+    struct stat good {};
+
+    REQUIRE(::fstat(workspace->fd.get(), &held) == 0);
+    REQUIRE(::stat((scratch / "good").c_str(), &good) == 0);
+    CHECK(held.st_ino == good.st_ino);
+    CHECK(workspace->path == scratch / "good");
+}

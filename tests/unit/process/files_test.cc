@@ -1,0 +1,238 @@
+#include "process/files.h"
+
+#include <dirent.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "scratch.h"
+
+using namespace mosaic;
+using namespace mosaic::process;
+using namespace mosaic::test;
+
+namespace {
+
+mode_t mode_of(const std::string& path) {
+    struct stat info {};
+
+    REQUIRE(::lstat(path.c_str(), &info) == 0);
+    return info.st_mode & 07777U;
+}
+
+std::vector<std::string> names_in(const std::string& path) {
+    std::vector<std::string> names;
+    DIR* directory = ::opendir(path.c_str());
+    REQUIRE(directory != nullptr);
+    while (const dirent* entry = ::readdir(directory)) {
+        const std::string name = entry->d_name;
+        if (name != "." && name != "..") {
+            names.push_back(name);
+        }
+    }
+    ::closedir(directory);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+template <class T>
+Code code_of(const Result<T>& result) {
+    REQUIRE_FALSE(result.has_value());
+    return result.error().code;
+}
+
+}  // namespace
+
+TEST_CASE("a private directory is real, ours and 0700, or it is refused") {
+    const Scratch scratch;
+    scratch.directory("good", 0700);
+    CHECK(open_private_directory(scratch.fd(), "good").has_value());
+    for (const mode_t mode : {0755U, 0770U, 0701U, 0500U, 0000U, 01777U}) {
+        CAPTURE(mode);
+        const std::string name = "mode" + std::to_string(mode);
+        scratch.directory(name, mode);
+        const auto opened = open_private_directory(scratch.fd(), name);
+        CHECK(code_of(opened) == Code::unsafe);
+        CHECK(opened.error().text.find("mode") != std::string::npos);
+    }
+    scratch.link("good", "link");
+    CHECK(code_of(open_private_directory(scratch.fd(), "link")) == Code::unsafe);
+    scratch.file("file");
+    CHECK(code_of(open_private_directory(scratch.fd(), "file")) == Code::unsafe);
+    CHECK(code_of(open_private_directory(scratch.fd(), "absent")) == Code::missing);
+}
+
+TEST_CASE("a private directory of another user is refused") {
+    if (::geteuid() != 0) {
+        MESSAGE("skipped: needs root to give a directory away");
+        return;
+    }
+    const Scratch scratch;
+    scratch.directory("theirs", 0700);
+    REQUIRE(::chown(scratch.at("theirs").c_str(), kOrdinaryUser, kOrdinaryUser) == 0);
+    CHECK(code_of(open_private_directory(scratch.fd(), "theirs")) == Code::unsafe);
+    CHECK(code_of(make_private_directory(scratch.fd(), "theirs")) == Code::unsafe);
+}
+
+TEST_CASE("a directory of our own without its read bit is unsafe, not unreadable") {
+    const Scratch scratch;
+    scratch.directory("open", 0777);
+    const AsOrdinaryUser ordinary;
+    scratch.directory("open/shut", 0000);
+    const auto parent = open_directory(scratch.at("open"));
+    REQUIRE(parent.has_value());
+    CHECK(code_of(open_private_directory(parent->get(), "shut")) == Code::unsafe);
+}
+
+TEST_CASE("a private directory is made once and opened afterwards") {
+    const Scratch scratch;
+    const auto made = make_private_directory(scratch.fd(), "d");
+    REQUIRE(made.has_value());
+    CHECK(mode_of(scratch.at("d")) == 0700);
+    REQUIRE(create_file(made->get(), "f", "x", 0600).has_value());
+    const auto again = make_private_directory(scratch.fd(), "d");
+    REQUIRE(again.has_value());
+    CHECK(read_file_beneath(again->get(), "f", 10).value() == "x");
+}
+
+TEST_CASE("names that are no single segment never reach the disk") {
+    const Scratch scratch;
+    scratch.directory("d", 0700);
+    for (const std::string& name : {std::string(),
+                                    std::string("."),
+                                    std::string(".."),
+                                    std::string("d/.."),
+                                    std::string("/etc"),
+                                    std::string("a\0b", 3),
+                                    std::string("d/")}) {
+        CAPTURE(name);
+        CHECK(code_of(open_private_directory(scratch.fd(), name)) == Code::invalid);
+        CHECK(code_of(make_private_directory(scratch.fd(), name)) == Code::invalid);
+        CHECK(code_of(create_file(scratch.fd(), name, "", 0600)) == Code::invalid);
+        CHECK(code_of(replace_file(scratch.fd(), name, "", 0600)) == Code::invalid);
+        CHECK(code_of(remove_tree(scratch.fd(), name)) == Code::invalid);
+    }
+    CHECK(names_in(scratch.path()) == std::vector<std::string>{"d"});
+}
+
+TEST_CASE("only regular files beneath the directory are read, and never more than asked") {
+    const Scratch scratch;
+    scratch.directory("d", 0700);
+    scratch.file("d/ten", "0123456789");
+    scratch.file("d/empty");
+    CHECK(read_file_beneath(scratch.fd(), "d/ten", 10).value() == "0123456789");
+    CHECK(read_file_beneath(scratch.fd(), "d/empty", 0).value().empty());
+    CHECK(code_of(read_file_beneath(scratch.fd(), "d/ten", 9)) == Code::too_large);
+    CHECK(code_of(read_file_beneath(scratch.fd(), "d/none", 9)) == Code::missing);
+    CHECK(code_of(read_file_beneath(scratch.fd(), "d", 9)) == Code::unsafe);
+
+    scratch.link("ten", "d/link");
+    CHECK(code_of(read_file_beneath(scratch.fd(), "d/link", 10)) == Code::unsafe);
+    scratch.link("d", "by");
+    CHECK(code_of(read_file_beneath(scratch.fd(), "by/ten", 10)) == Code::unsafe);
+    scratch.link("/etc/passwd", "d/far");
+    CHECK(code_of(read_file_beneath(scratch.fd(), "d/far", 9)) == Code::unsafe);
+    CHECK(code_of(read_file_beneath(scratch.fd(), "../" + scratch.path(), 9)) == Code::unsafe);
+    CHECK(code_of(read_file_beneath(scratch.fd(), "/etc/passwd", 9)) == Code::unsafe);
+    CHECK(code_of(read_file_beneath(scratch.fd(), "d/ten/x", 9)) == Code::unsafe);
+}
+
+TEST_CASE("a planted FIFO, socket or device blocks nobody and is refused") {
+    const Scratch scratch;
+    REQUIRE(::mkfifo(scratch.at("fifo").c_str(), 0600) == 0);
+    CHECK(code_of(read_file_beneath(scratch.fd(), "fifo", 10)) == Code::unsafe);
+    CHECK(code_of(read_file(scratch.at("fifo"), 10)) == Code::unsafe);
+
+    const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    scratch.at("socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
+    REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    CHECK(code_of(read_file_beneath(scratch.fd(), "socket", 10)) == Code::unsafe);
+    CHECK(code_of(read_file(scratch.at("socket"), 10)) == Code::unsafe);
+    CHECK(code_of(read_file("/dev/zero", 10)) == Code::unsafe);
+    CHECK(code_of(read_file("/proc", 10)) == Code::unsafe);
+}
+
+TEST_CASE("another mount beneath a directory is not read") {
+    const UniqueFd root(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    CHECK(code_of(read_file_beneath(root.get(), "proc/sys/kernel/ostype", 100)) == Code::unsafe);
+}
+
+TEST_CASE("a file is read whole by its path, links included, and bounded") {
+    const Scratch scratch;
+    const std::string big(size_t{300} * 1000, 'x');
+    scratch.file("big", big);
+    scratch.link("big", "link");
+    CHECK(read_file(scratch.at("link"), big.size()).value() == big);
+    CHECK(code_of(read_file(scratch.at("big"), big.size() - 1)) == Code::too_large);
+    CHECK(code_of(read_file(scratch.at("none"), 1)) == Code::missing);
+    // Files of /proc say that they have no bytes, and have some.
+    CHECK(read_file("/proc/sys/kernel/ostype", 100).value() == "Linux\n");
+    CHECK(code_of(read_file("/proc/sys/kernel/ostype", 5)) == Code::too_large);
+}
+
+TEST_CASE("a file is replaced whole, with its mode, and leaves no temporary name") {
+    const Scratch scratch;
+    const mode_t before = ::umask(0077);
+    REQUIRE(replace_file(scratch.fd(), "f", "one", 0644).has_value());
+    ::umask(before);
+    CHECK(mode_of(scratch.at("f")) == 0644);
+    REQUIRE(replace_file(scratch.fd(), "f", "two", 0600).has_value());
+    CHECK(mode_of(scratch.at("f")) == 0600);
+    CHECK(read_file(scratch.at("f"), 10).value() == "two");
+    CHECK(names_in(scratch.path()) == std::vector<std::string>{"f"});
+}
+
+TEST_CASE("replacing a link replaces the link and not what it names") {
+    const Scratch scratch;
+    scratch.file("target", "kept");
+    scratch.link("target", "f");
+    REQUIRE(replace_file(scratch.fd(), "f", "new", 0600).has_value());
+    CHECK(read_file(scratch.at("target"), 10).value() == "kept");
+    CHECK(read_file_beneath(scratch.fd(), "f", 10).value() == "new");
+}
+
+TEST_CASE("a replacement that fails leaves the old file and nothing else") {
+    const Scratch scratch;
+    scratch.directory("f", 0700);
+    scratch.file("f/inside");
+    const auto replaced = replace_file(scratch.fd(), "f", "new", 0600);
+    REQUIRE_FALSE(replaced.has_value());
+    CHECK(replaced.error().sys == EISDIR);
+    CHECK(names_in(scratch.path()) == std::vector<std::string>{"f"});
+}
+
+TEST_CASE("a file is made only where there was none") {
+    const Scratch scratch;
+    scratch.link("elsewhere", "link");
+    REQUIRE(create_file(scratch.fd(), "f", "content", 0640).has_value());
+    CHECK(mode_of(scratch.at("f")) == 0640);
+    CHECK(create_file(scratch.fd(), "f", "other", 0640).error().sys == EEXIST);
+    CHECK(create_file(scratch.fd(), "link", "other", 0640).error().sys == EEXIST);
+    CHECK(read_file(scratch.at("f"), 10).value() == "content");
+    CHECK_FALSE(scratch.exists("elsewhere"));
+}
+
+TEST_CASE("directories are opened by absolute path, through links") {
+    const Scratch scratch;
+    scratch.directory("d");
+    scratch.link("d", "l");
+    scratch.file("f");
+    CHECK(open_directory(scratch.at("l")).has_value());
+    CHECK(code_of(open_directory("var/tmp")) == Code::invalid);
+    CHECK(code_of(open_directory(scratch.at("none"))) == Code::missing);
+    CHECK(open_directory(scratch.at("f")).error().sys == ENOTDIR);
+}
+
+TEST_CASE("the real path has no link in it and a missing one is named") {
+    const Scratch scratch;
+    scratch.directory("d");
+    scratch.link("d", "l");
+    CHECK(real_path(scratch.at("l/../l")).value() == scratch.at("d"));
+    const auto missing = real_path(scratch.at("none"));
+    CHECK(code_of(missing) == Code::missing);
+    CHECK(missing.error().text.find(scratch.at("none")) != std::string::npos);
+}

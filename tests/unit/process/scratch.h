@@ -1,0 +1,100 @@
+#pragma once
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "process/files.h"
+
+namespace mosaic::test {
+
+// Ends every test of this directory that may be an ordinary user's with that user's ids.
+constexpr uid_t kOrdinaryUser = 65534;
+
+// A directory of its own for one test, gone afterwards. Not under /tmp, and reachable by any user.
+class Scratch {
+  public:
+    Scratch() {
+        std::string pattern = "/var/tmp/mosaic-process-XXXXXX";
+        REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+        path_ = pattern;
+        REQUIRE(::chmod(path_.c_str(), 0755) == 0);
+        fd_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        REQUIRE(fd_.valid());
+    }
+
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+
+    ~Scratch() {
+        const UniqueFd above(::open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        ignore(process::remove_tree(above.get(), path_.substr(path_.rfind('/') + 1)),
+               "the test has ended");
+    }
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+    [[nodiscard]] std::string at(const std::string& name) const { return path_ + "/" + name; }
+
+    [[nodiscard]] int fd() const { return fd_.get(); }
+
+    void directory(const std::string& name, mode_t mode = 0755) const {
+        REQUIRE(::mkdir(at(name).c_str(), 0700) == 0);
+        REQUIRE(::chmod(at(name).c_str(), mode) == 0);
+    }
+
+    void file(const std::string& name, const std::string& content = "", mode_t mode = 0644) const {
+        const UniqueFd file(
+            ::open(at(name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+        REQUIRE(file.valid());
+        REQUIRE(::write(file.get(), content.data(), content.size()) ==
+                static_cast<ssize_t>(content.size()));
+        REQUIRE(::fchmod(file.get(), mode) == 0);
+    }
+
+    void link(const std::string& target, const std::string& name) const {
+        REQUIRE(::symlink(target.c_str(), at(name).c_str()) == 0);
+    }
+
+    [[nodiscard]] bool exists(const std::string& name) const {
+        struct stat info {};
+
+        return ::lstat(at(name).c_str(), &info) == 0;
+    }
+
+  private:
+    std::string path_;
+    UniqueFd fd_;
+};
+
+// Effective ids of an ordinary user for the test's time, where the test runs as root. Modes mean
+// nothing to root.
+class AsOrdinaryUser {
+  public:
+    AsOrdinaryUser() : was_root_(::geteuid() == 0) {
+        if (was_root_) {
+            REQUIRE(::setegid(kOrdinaryUser) == 0);
+            REQUIRE(::seteuid(kOrdinaryUser) == 0);
+        }
+    }
+
+    AsOrdinaryUser(const AsOrdinaryUser&) = delete;
+    AsOrdinaryUser& operator=(const AsOrdinaryUser&) = delete;
+
+    ~AsOrdinaryUser() {
+        if (was_root_) {
+            CHECK(::seteuid(0) == 0);
+            CHECK(::setegid(0) == 0);
+        }
+    }
+
+  private:
+    bool was_root_;
+};
+
+}  // namespace mosaic::test

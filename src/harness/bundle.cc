@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <set>
 
 #include "harness/typed_tools.h"
 #include "wire/json.h"
@@ -111,15 +110,6 @@ std::string program_ancestor(const ChosenRoute& route, std::string_view name) {
     return at == std::string::npos ? std::string() : path.substr(0, at + segment.size() - 1);
 }
 
-void add_dependent_values(const RunFacts& facts, const Template& text, Values& values) {
-    constexpr std::string_view kAncestor = "programAncestor:";
-    for (const std::string& name : text.names()) {
-        if (name.starts_with(kAncestor)) {
-            values[name] = program_ancestor(facts.route, name.substr(kAncestor.size()));
-        }
-    }
-}
-
 void add_list(Values& values, const std::string& name, const std::vector<std::string>& list) {
     values[name] = joined(list);
     values[name + "Json"] = json::dump(Value(names_array(list)));
@@ -167,11 +157,25 @@ Values values_of(const RunFacts& facts) {
     return out;
 }
 
-std::string render(const RunFacts& facts, const Template& text, Escape escape) {
-    Values values = values_of(facts);
-    add_dependent_values(facts, text, values);
-    return text.render(values, escape);
-}
+// Fills templates for one run; the values are made once.
+class Renderer {
+  public:
+    explicit Renderer(const RunFacts& facts) : facts_(facts), values_(values_of(facts)) {}
+
+    [[nodiscard]] std::string render(const Template& text, Escape escape) {
+        constexpr std::string_view kAncestor = "programAncestor:";
+        for (const std::string& name : text.names()) {
+            if (name.starts_with(kAncestor)) {
+                values_[name] = program_ancestor(facts_.route, name.substr(kAncestor.size()));
+            }
+        }
+        return text.render(values_, escape);
+    }
+
+  private:
+    const RunFacts& facts_;
+    Values values_;
+};
 
 // ---- the files ----
 
@@ -292,8 +296,9 @@ Result<std::vector<BundleContent>> bundle_files(const RunFacts& facts) {
     if (facts.route.module->gate) {
         out.push_back({"gate.json", gate_file(facts)});
     }
+    Renderer renderer(facts);
     for (const BundleFile& file : facts.route.module->bundle_files) {
-        std::string content = render(facts, file.content, escape_for(file.name));
+        std::string content = renderer.render(file.content, escape_for(file.name));
         if (file.name.ends_with(".json")) {
             const Result<Value> value =
                 json::parse(content, json::ParseOptions{.depth_max = limits::kFileDepthMax});
@@ -341,8 +346,9 @@ wire::SessionFile session_file(const RunFacts& facts) {
             out.harness_env[config::variable_name(var)] = text;
         }
     }
+    Renderer renderer(facts);
     for (const auto& [name, text] : module.environment) {
-        out.harness_env[name] = render(facts, text, Escape::none);
+        out.harness_env[name] = renderer.render(text, Escape::none);
     }
     out.typed = granted_typed(facts);
     out.limits = facts.limits;
@@ -359,8 +365,9 @@ Result<std::vector<HostPath>> host_paths(const RunFacts& facts) {
     for (const auto& [name, helper] : facts.route.helpers) {
         out.push_back({helper.found, name + " for harness " + module.name, false});
     }
+    Renderer renderer(facts);
     for (const Mount& mount : module.mounts) {
-        std::string path = render(facts, mount.path, Escape::none);
+        std::string path = renderer.render(mount.path, Escape::none);
         if (path.starts_with('/')) {
             out.push_back({std::move(path), mount.reason, mount.optional});
         } else if (!mount.optional) {
@@ -384,7 +391,7 @@ std::vector<std::string> path_directories(const ChosenRoute& route) {
 }
 
 std::string transcript_path(const RunFacts& facts) {
-    return render(facts, facts.route.module->transcript, Escape::none);
+    return Renderer(facts).render(facts.route.module->transcript, Escape::none);
 }
 
 std::vector<std::string> thread_directories(const RunFacts& facts) {

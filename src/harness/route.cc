@@ -175,6 +175,21 @@ Result<FoundProgram> usable_program(const std::string& path, const std::string& 
     return FoundProgram{path, std::move(*real)};
 }
 
+// The absolute directories of PATH: a relative one means another place for every caller.
+std::vector<std::string> path_entries(const config::Environment& env) {
+    std::vector<std::string> out;
+    const auto path = env.find("PATH");
+    std::string_view rest = path == env.end() ? std::string_view() : path->second;
+    while (!rest.empty()) {
+        const size_t colon = std::min(rest.find(':'), rest.size());
+        if (rest.starts_with('/')) {
+            out.emplace_back(rest.substr(0, colon));
+        }
+        rest.remove_prefix(std::min(colon + 1, rest.size()));
+    }
+    return out;
+}
+
 bool is_preflight(Refusal code) {
     return code == Refusal::no_session_credential || code == Refusal::harness_missing;
 }
@@ -204,18 +219,13 @@ Result<FoundProgram> find_program(const Program& program, const config::Environm
     // As a shell does it, an entry that can't be run is passed over; when nothing else is found it
     // is what the error tells of.
     std::string first_problem;
-    const auto path = host_env.find("PATH");
-    std::string_view rest = path == host_env.end() ? std::string_view() : path->second;
-    while (!rest.empty()) {
-        const size_t colon = std::min(rest.find(':'), rest.size());
-        const std::string directory(rest.substr(0, colon));
-        rest.remove_prefix(std::min(colon + 1, rest.size()));
+    for (const std::string& directory : path_entries(host_env)) {
         for (const std::string& name : program.names) {
             const std::string candidate = directory + "/" + name;
 
             struct stat facts {};
 
-            if (!directory.starts_with('/') || ::lstat(candidate.c_str(), &facts) != 0) {
+            if (::lstat(candidate.c_str(), &facts) != 0) {
                 continue;
             }
             Result<FoundProgram> found = usable_program(candidate, candidate);

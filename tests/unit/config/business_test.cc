@@ -287,3 +287,30 @@ TEST_CASE("a document is refused whole when a key stands twice or anything follo
     CHECK(error_of(R"({"id":"a","human":"h","roles":{}}{})").starts_with(kPath + ": byte "));
     CHECK(error_of(R"({"id":"a","human":"h","roles":{},"x":tru})").starts_with(kPath + ": byte "));
 }
+
+TEST_CASE("no beginning of a document and no document with one byte changed does harm") {
+    const std::string text =
+        R"({"id":"a","human":"h","arbiters":{"t":"pm"},"roles":{"pm":{"definition":"pm",)"
+        R"("workspace":"/w","vars":{"harness":"pi","limits.typed":["launch"],"pi.key":"v"},)"
+        R"("authority":{"gated":["role.launch"]}}},"launch":{"by":"pm","instances":["pm"],)"
+        R"("models":[{"provider":"p","model":"m","max":1}]}})";
+    REQUIRE(parse_business(text, kPath).has_value());
+    for (size_t length = 0; length < text.size(); ++length) {
+        CAPTURE(length);
+        CHECK_FALSE(parse_business(text.substr(0, length), kPath).has_value());
+    }
+    // Some changes give another good document; all that counts is that each is judged.
+    size_t refused = 0;
+    for (size_t at = 0; at < text.size(); ++at) {
+        for (const char c : {'\0', '"', '{', ']', ',', '1', '\xff', ' '}) {
+            std::string changed = text;
+            changed[at] = c;
+            const auto parsed = parse_business(changed, kPath);
+            if (!parsed) {
+                ++refused;
+                CHECK(parsed.error().text.starts_with(kPath + ": "));
+            }
+        }
+    }
+    CHECK(refused > text.size());
+}

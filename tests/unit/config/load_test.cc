@@ -146,3 +146,16 @@ TEST_CASE("the environment is read as a map") {
     REQUIRE(::unsetenv("MOSAIC_CONFIG_TEST") == 0);
     CHECK_FALSE(mosaic::config::current_environment().contains("MOSAIC_CONFIG_TEST"));
 }
+
+TEST_CASE("the example business is a good one") {
+    const std::string examples = std::string(MOSAIC_SOURCE_DIR) + "/examples/acme";
+    const auto system = load_system(examples + "/system.json", {{"HOME", "/home/jordan"}});
+    REQUIRE_MESSAGE(system.has_value(), (system ? "" : system.error().text));
+    const auto business = load_business("acme", *system);
+    REQUIRE_MESSAGE(business.has_value(), (business ? "" : business.error().text));
+    for (const auto& [name, instance] : business->roles) {
+        CAPTURE(name);
+        CHECK(instance.route.has_value());
+        CHECK(load_contract(*system, instance).has_value());
+    }
+}

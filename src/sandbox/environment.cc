@@ -95,9 +95,15 @@ Result<void> pass(const config::Environment& host,
         MOSAIC_TRY(check_name(name, where));
         const bool built = std::find(kBuilt.begin(), kBuilt.end(), name) != kBuilt.end();
         const std::string* value = value_of(host, name);
-        if (!built && value != nullptr) {
-            out[name] = *value;
+        if (built || value == nullptr) {
+            continue;
         }
+        // A value that breaks a line would break whoever writes or reads one; a credential with a
+        // line's end in it was copied wrongly. Our own values may hold any byte of a path.
+        if (has_control(*value)) {
+            return fail(Code::unsafe, name + ": its value holds a control character");
+        }
+        out[name] = *value;
     }
     return {};
 }
@@ -160,12 +166,7 @@ std::string session_path(const EnvironmentSpec& spec) {
 Result<SessionEnvironment> session_environment(const EnvironmentSpec& spec) {
     MOSAIC_ASSERT(spec.host != nullptr);
     Variables variables;
-    for (const std::string name : kFromHost) {
-        const std::string* value = value_of(*spec.host, name);
-        if (value != nullptr) {
-            variables[name] = *value;
-        }
-    }
+    MOSAIC_TRY(pass(*spec.host, {kFromHost.begin(), kFromHost.end()}, "environment", variables));
     MOSAIC_TRY(pass(*spec.host, spec.pass_env, "sandbox.passEnv", variables));
     MOSAIC_TRY(pass(*spec.host, spec.provider, "harness module", variables));
     variables["HOME"] = spec.run_dir + "/rw/home";
@@ -175,9 +176,6 @@ Result<SessionEnvironment> session_environment(const EnvironmentSpec& spec) {
 
     SessionEnvironment out;
     for (const auto& [name, value] : variables) {
-        if (has_control(value)) {
-            return fail(Code::unsafe, name + ": its value holds a control character");
-        }
         out.variables.push_back(name + "=" + value);
     }
     find_ca_paths(variables, out);

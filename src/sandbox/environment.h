@@ -37,7 +37,7 @@ struct SessionEnvironment {
 // HOME, TMPDIR, PATH and MOSAIC_RUN_ID are ours; USER LOGNAME LANG LC_ALL TZ TERM and the names of
 // `provider` and `pass_env` have the host's values, where it has any (blank counts as none).
 // Code::unsafe: a name of the forbidden table (wire/environment_rules.h) in `provider` or
-// `pass_env`, or a value with a control character. Code::invalid: a name that is none.
+// `pass_env`, or a value of the host with a control character. Code::invalid: a name that is none.
 [[nodiscard]] Result<SessionEnvironment> session_environment(const EnvironmentSpec& spec);
 
 // PATH by itself: /run/mosaic, the module's directories, then the host's. Relative and empty parts

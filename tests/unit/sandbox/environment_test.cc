@@ -149,6 +149,15 @@ TEST_CASE("a control character in a value is refused without showing the value")
     }
 }
 
+TEST_CASE("our own values hold any byte of a path") {
+    const Environment host;
+    EnvironmentSpec spec = spec_for(host);
+    spec.run_dir = "/da\nta";
+    const auto env = session_environment(spec);
+    REQUIRE(env.has_value());
+    CHECK(env->variables.front() == "HOME=/da\nta/rw/home");
+}
+
 TEST_CASE("what a session has of its own can't be passed over it") {
     const Environment host = {{"HOME", "/home/u"}, {"TMPDIR", "/x"}, {"MOSAIC_RUN_ID", "r1"}};
     EnvironmentSpec spec = spec_for(host);

@@ -21,6 +21,7 @@ constexpr std::array<std::string_view, kBusErrors> kBusErrorText = {
     "bad-request",    "unknown-verb",      "unknown-capability", "not-authorized",
     "not-human",      "role-held",         "not-found",          "too-large",
     "quota-exceeded", "decision-required", "host-unavailable",   "refused",
+    "storage-unavailable",
 };
 
 constexpr std::array<std::string_view, kEndReasons> kEndReasonText = {

@@ -60,9 +60,10 @@ enum class BusError {
     // What the broker passes on of the host's answers to the human's launch and stop.
     host_unavailable,
     refused,  // a bindLaunch that contradicts what is recorded
+    storage_unavailable,  // the store could not make it durable; nothing of the request is recorded
 };
 
-constexpr size_t kBusErrors = static_cast<size_t>(BusError::refused) + 1;
+constexpr size_t kBusErrors = static_cast<size_t>(BusError::storage_unavailable) + 1;
 
 [[nodiscard]] std::string_view to_string(BusError code);
 

@@ -41,6 +41,28 @@ constexpr size_t kRunsMax = 2048;
 // sun_path without its terminating NUL (unix(7)).
 constexpr size_t kSocketPathBytesMax = 107;
 
+// What the broker takes in one loop turn, all of which one commit makes durable: of one connection,
+// so that a flood doesn't delay the others, and in all.
+constexpr size_t kTurnLinesPerConnectionMax = 16;
+constexpr size_t kTurnLinesMax = 512;
+constexpr size_t kAdminClientsMax = 64;
+
+// Messages that wait for their ack: of one sending run, and for one receiver. One run alone can't
+// fill a receiver's queue. The human's own messages are always taken.
+constexpr size_t kQueuedPerSenderMax = 512;
+constexpr size_t kQueuedPerReceiverMax = 4096;
+constexpr size_t kQueuedBytesPerSenderMax = size_t{16} * 1024 * 1024;
+constexpr size_t kQueuedBytesPerReceiverMax = size_t{128} * 1024 * 1024;
+static_assert(kQueuedPerSenderMax * 4 <= kQueuedPerReceiverMax);
+static_assert(kQueuedBytesPerSenderMax * 4 <= kQueuedBytesPerReceiverMax);
+
+// Decisions of one seat that the human hasn't answered.
+constexpr size_t kDecisionsPendingMax = 64;
+
+// Free text that the host brings along: names (a provider, a model), and reasons and details.
+constexpr size_t kNameBytesMax = 256;
+constexpr size_t kReasonBytesMax = 8192;
+
 // Events in one reply, so that it stays below kFrameBytesMax.
 constexpr size_t kEventsPerReplyMax = 200;
 

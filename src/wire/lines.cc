@@ -27,6 +27,9 @@ std::optional<std::string> LineBuffer::next() {
 }
 
 bool LineBuffer::overlong() const {
+    if (bytes_.size() - start_ <= line_bytes_max_) {
+        return false;  // without a search: bytes may come one by one
+    }
     const size_t end = std::min(bytes_.find('\n', start_), bytes_.size());
     return end - start_ > line_bytes_max_;
 }

@@ -629,6 +629,18 @@ Result<ClaimArgs> ClaimArgs::from(const Value& value) {
     return finish(r, std::move(out));
 }
 
+Value DecideArgs::to_value() const {
+    return Value(Object{{"id", id}, {"allow", allow}});
+}
+
+Result<DecideArgs> DecideArgs::from(const Value& value) {
+    Reader r = args_reader(value);
+    DecideArgs out;
+    out.id = r.string("id");
+    out.allow = r.boolean("allow");
+    return finish(r, std::move(out));
+}
+
 Value EventsArgs::to_value() const {
     return Value(Object{{"since", since}, {"follow", follow}});
 }

@@ -340,6 +340,16 @@ struct ClaimArgs {
     [[nodiscard]] static Result<ClaimArgs> from(const json::Value& value);
 };
 
+// decide: the human's answer to a decision. Reply {"id","allowed"}.
+struct DecideArgs {
+    std::string id;
+    bool allow = false;
+
+    bool operator==(const DecideArgs&) const = default;
+    [[nodiscard]] json::Value to_value() const;
+    [[nodiscard]] static Result<DecideArgs> from(const json::Value& value);
+};
+
 // events. Reply {"events":[{"seq","at","type",...}],"next": the `since` of the next call}. With
 // `follow` and nothing newer than `since` the reply waits for the next event.
 struct EventsArgs {

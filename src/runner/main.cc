@@ -1,0 +1,51 @@
+// mosaic-runner: the first process of a session's sandbox, and the small client of its tools.
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include <string>
+#include <string_view>
+
+#include "runner/log.h"
+#include "runner/self_test.h"
+#include "runner/session.h"
+#include "runner/tool_client.h"
+#include "wire/codes.h"
+
+namespace {
+
+constexpr std::string_view kUsage =
+    "usage: mosaic-runner RUN-DIRECTORY | tool NAME JSON | self-test | --version";
+
+int run(const char* directory) {
+    mosaic::runner::SessionOptions options;
+    options.run_directory = directory;
+    if (directory[0] != '/') {
+        char resolved[PATH_MAX];
+        if (::realpath(directory, resolved) != nullptr) {
+            options.run_directory = resolved;
+        }
+    }
+    return mosaic::runner::run_session(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string_view word = argc > 1 ? argv[1] : "";
+    if (word == "tool" && argc == 4) {
+        return mosaic::runner::call_tool(argv[2], argv[3]);
+    }
+    if (word == "self-test" && argc == 2) {
+        return mosaic::runner::self_test();
+    }
+    if (word == "--version" && argc == 2) {
+        mosaic::runner::print_line("mosaic-runner " MOSAIC_VERSION);
+        return mosaic::exit_code::kFine;
+    }
+    if (argc == 2 && !word.empty() && word[0] != '-' && word != "tool") {
+        return run(argv[1]);
+    }
+    mosaic::runner::log_line(kUsage);
+    return mosaic::exit_code::kUsage;
+}

@@ -41,18 +41,37 @@ const Bind* holder_of(const std::vector<Bind>& list, const Bind& self) {
     return best;
 }
 
+// Whether it shows a place of the host at its own path.
 bool is_identity(const Bind& bind) {
-    return bind.kind == BindKind::read_only && bind.source == bind.dest;
+    switch (bind.kind) {
+        case BindKind::read_only:
+        case BindKind::read_write:
+        case BindKind::read_write_fd:
+            return bind.source == bind.dest;
+        case BindKind::symlink:
+        case BindKind::directory:
+        case BindKind::device:
+        case BindKind::proc:
+        case BindKind::tmpfs:
+        case BindKind::remount_read_only:
+            return false;
+    }
+    return false;
 }
 
-// A read-only bind of a path at itself, below another such bind: that one brings it, submounts
-// included.
+// Whether the list shows the same without it: a read-only bind at its own path below another such
+// one, which brings submounts too; a link of the host where the host's own directory is shown,
+// which already holds it (making it again would fail).
 bool is_brought(const std::vector<Bind>& list, const Bind& bind) {
-    if (!is_identity(bind)) {
+    const bool plain = bind.kind == BindKind::read_only && is_identity(bind);
+    if (!plain && bind.kind != BindKind::symlink) {
         return false;
     }
     const Bind* holder = holder_of(list, bind);
-    return holder != nullptr && is_identity(*holder);
+    if (holder == nullptr || !is_identity(*holder)) {
+        return false;
+    }
+    return bind.kind == BindKind::symlink || holder->kind == BindKind::read_only;
 }
 
 bool same_but_reason(const Bind& a, const Bind& b) {

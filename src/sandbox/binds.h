@@ -38,9 +38,9 @@ struct SandboxSpec {
 
 // In mount order: /tmp first, then by depth, so that a parent is mounted before what lies in it
 // wherever the paths lie; equal depth keeps the order of this file. The root and /dev become
-// read-only at the end. A read-only bind that another one already brings is left out, and so is a
-// second one of the same thing: bwrap reads the whole mount table for each bind, so each costs
-// time.
+// read-only at the end. A read-only bind or a link that another bind already brings is left out,
+// and so is a second one of the same thing: bwrap reads the whole mount table for each bind, so
+// each costs time.
 [[nodiscard]] std::vector<Bind> binds(const SandboxSpec& spec);
 
 // The ordering and thinning of binds() by itself.

@@ -132,7 +132,8 @@ void warn_of(const std::array<const char*, N>& names,
              const config::Environment& host,
              const Variables& variables,
              SessionEnvironment& out) {
-    for (const std::string name : names) {
+    for (const char* known : names) {
+        const std::string name(known);
         if (value_of(host, name) != nullptr && !variables.contains(name)) {
             out.warnings.push_back("the host has " + name +
                                    ", sessions don't get it: sandbox.passEnv would pass it");
@@ -158,7 +159,10 @@ std::string session_path(const EnvironmentSpec& spec) {
             continue;
         }
         seen.push_back(part);
-        path += path.empty() ? part : ":" + part;
+        if (!path.empty()) {
+            path += ':';
+        }
+        path += part;
     }
     return path;
 }
@@ -176,7 +180,9 @@ Result<SessionEnvironment> session_environment(const EnvironmentSpec& spec) {
 
     SessionEnvironment out;
     for (const auto& [name, value] : variables) {
-        out.variables.push_back(name + "=" + value);
+        std::string& entry = out.variables.emplace_back(name);
+        entry += '=';
+        entry += value;
     }
     find_ca_paths(variables, out);
     warn_of(kProxyVariables, *spec.host, variables, out);

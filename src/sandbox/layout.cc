@@ -188,7 +188,9 @@ Chain follow(const std::string& root, const std::string& path) {
             at = parent_of(at);
             continue;
         }
-        const std::string next = at + "/" + segment;
+        std::string next = at;
+        next += '/';
+        next += segment;
 
         struct stat facts {};
 
@@ -197,7 +199,7 @@ Chain follow(const std::string& root, const std::string& path) {
             return chain;
         }
         if (!S_ISLNK(facts.st_mode)) {
-            at = next;
+            at = std::move(next);
             continue;
         }
         auto target = read_link(in_root(root, next));

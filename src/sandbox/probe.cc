@@ -46,6 +46,8 @@ constexpr const char* kRamfsRoot =
     "the root file system is the initial RAM disk, which can't be pivoted from: switch to a real "
     "one";
 
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+
 struct Remedy {
     std::string_view needle;  // part of bwrap's message
     const char* text;
@@ -87,7 +89,6 @@ Result<FileIdentity> identity_of(const std::string& path) {
     if (!S_ISREG(facts.st_mode) || (facts.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0) {
         return fail(Code::unsafe, path + " is not an executable file");
     }
-    constexpr int64_t kNsPerSecond = 1'000'000'000;
     return FileIdentity{facts.st_dev,
                         facts.st_ino,
                         facts.st_size,

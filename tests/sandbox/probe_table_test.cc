@@ -404,6 +404,28 @@ TEST_CASE("a file behind links is readable at the path that names it, and its ne
           "certificate\nNo such file or directory\nRead-only file system\n");
 }
 
+TEST_CASE("a link in what is bound anyway is no obstacle") {
+    if (!sandbox_works()) {
+        return;
+    }
+    namespace fs = std::filesystem;
+    const World world;
+    const std::string tool = world.parent() + "/tool";
+    fs::create_directories(tool + "/v2");
+    std::ofstream(tool + "/v2/file") << "of the tool\n";
+    fs::create_symlink("v2", tool + "/current");
+    fs::create_symlink(tool + "/current/file", world.places().workspace + "/link");
+    Plan plan = plan_of(world);
+    for (const std::string& path : {tool, world.places().workspace + "/link"}) {
+        const auto mounts = mosaic::sandbox::mounts_for(plan.spec.layout, path, "test");
+        REQUIRE(mounts.has_value());
+        plan.spec.extra.insert(plan.spec.extra.end(), mounts->begin(), mounts->end());
+    }
+    plan.binds = binds(plan.spec);
+    CHECK(run(world, plan, "cat -- " + shell_word(world.places().workspace + "/link")) ==
+          "of the tool\n");
+}
+
 TEST_CASE("a read-only spot in the workspace can't be written, moved or replaced") {
     if (!sandbox_works()) {
         return;

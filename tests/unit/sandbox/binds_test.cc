@@ -234,6 +234,22 @@ TEST_CASE("binds that others already bring are left out") {
         CHECK(after({stage, read_only_at("/run/mosaic/x")}) ==
               Words{"/run/mosaic", "/run/mosaic/x"});
     }
+    const Bind link{
+        .kind = BindKind::symlink, .source = "v2", .dest = "/opt/corp/current", .reason = "test"};
+    SUBCASE("a link that a shown directory holds already") {
+        for (const BindKind kind :
+             {BindKind::read_only, BindKind::read_write, BindKind::read_write_fd}) {
+            Bind corp = read_only_at("/opt/corp");
+            corp.kind = kind;
+            CHECK(after({link, corp}) == Words{"/opt/corp"});
+        }
+    }
+    SUBCASE("not a link in a directory that is another one outside") {
+        Bind other = read_only_at("/opt/corp");
+        other.source = "/data/corp";
+        CHECK(after({link, other}) == Words{"/opt/corp", "/opt/corp/current"});
+        CHECK(after({link}) == Words{"/opt/corp/current"});
+    }
     SUBCASE("not below one with a similar name") {
         CHECK(after({read_only_at("/usr"), read_only_at("/usrlocal/x")}) ==
               Words{"/usr", "/usrlocal/x"});

@@ -371,8 +371,9 @@ void Server::flush(Connection& connection) {
         }
         if (wrote < 0) {
             if (errno != EAGAIN) {
+                // Nobody reads any more; what was asked before is still handled.
                 connection.hung_up = true;
-                connection.closing = true;
+                connection.sent = connection.out.size();
             }
             break;
         }
@@ -411,7 +412,8 @@ void Server::finish_turn() {
         }
         Connection& connection = control ? control_ : *found->second;
         flush(connection);
-        if (control && (connection.closing || connection.hung_up)) {
+        if (control && connection.closing) {
+            log_line("the host sent a line that is too long");
             connection.ended = true;  // without its host the broker ends
         }
         if (!control && is_over(connection)) {

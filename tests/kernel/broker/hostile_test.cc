@@ -1,0 +1,194 @@
+// Goal: a peer that doesn't keep to the protocol harms itself alone.
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <string>
+
+#include "fixture.h"
+
+using namespace mosaic;
+using namespace mosaic::broker::test;
+
+namespace {
+
+// Writes until the broker takes no more or has closed; returns whether it has closed.
+bool write_until_stuck(int fd, const std::string& bytes, size_t bytes_max) {
+    for (size_t sent = 0; sent < bytes_max;) {
+        const ssize_t wrote = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (wrote > 0) {
+            sent += static_cast<size_t>(wrote);
+            continue;
+        }
+        if (errno != EAGAIN) {
+            return true;
+        }
+        pollfd room{fd, POLLOUT, 0};
+        if (poll(&room, 1, 20'000) != 1) {
+            return false;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("a line without an end is answered too-large and closed, others are served") {
+    World world;
+    world.start_configured();
+    const auto session = world.session({"coder", ""}, kCoderRun);
+    const std::string piece(65536, 'x');
+    CHECK(write_until_stuck(session.line->fd(), piece, 64 * limits::kFrameBytesMax));
+    const auto reply = session.line->wait_reply(0);
+    CHECK(reply.error == "too-large");
+    CHECK(world.admin()->ask("sessions", kNothing).ok);
+}
+
+TEST_CASE("a line of exactly the limit is read, one byte more isn't") {
+    World world;
+    world.start_configured();
+    const auto human = world.admin();
+    const std::string head = R"({"id":5,"verb":"x","args":{"a":")";
+    const std::string tail = R"("}})";
+    const std::string fill(limits::kFrameBytesMax - head.size() - tail.size(), 'a');
+    human->send_bytes(head + fill + tail + "\n");
+    CHECK(human->wait_reply(5).error == "unknown-verb");
+    human->send_bytes(head + fill + "a" + tail + "\n");
+    CHECK(human->wait_reply(0).error == "too-large");
+    CHECK(human->closed());
+}
+
+TEST_CASE("a frame that comes byte by byte is as good as one in a piece") {
+    World world;
+    world.start_configured();
+    const auto human = world.admin();
+    for (const char c : std::string("{\"id\":3,\"verb\":\"sessions\",\"args\":{}}\n")) {
+        human->send_bytes(std::string(1, c));
+    }
+    CHECK(human->wait_reply(3).ok);
+}
+
+TEST_CASE(
+    "what isn't a frame is bad-request with its id where it has one, and the next is served") {
+    World world;
+    world.start_configured();
+    const auto human = world.admin();
+    for (const char* line : {"",
+                             "{",
+                             "[]",
+                             "null",
+                             "\xff\xfe",
+                             R"({"id":"x","verb":"y"})",
+                             R"({"id":1,"ok":true,"result":{}})",
+                             R"({"id":-4,"verb":"sessions"})",
+                             R"({"id":1,"id":1,"verb":"sessions"})",
+                             R"([[[[[[[[[[[[]]]]]]]]]]]])"}) {
+        human->send_bytes(std::string(line) + "\n");
+        CHECK(human->wait_reply(0).error == "bad-request");
+    }
+    human->send_bytes("{\"id\":7,\"verb\":\"sessions\",\"more\":1}\n");
+    CHECK(human->wait_reply(7).error == "bad-request");
+    human->send_bytes("{\"id\":8,\"verb\":\"sessions\",\"args\":[]}\n");
+    CHECK(human->wait_reply(8).error == "bad-request");
+    CHECK(human->ask("sessions", kNothing).ok);
+}
+
+TEST_CASE("a peer that asks and never reads is closed, others are served") {
+    World world;
+    world.start_configured();
+    const auto session = world.session({"coder", ""}, kCoderRun);
+    REQUIRE(
+        world.admin()
+            ->ask("message.send",
+                  letter({"coder", ""}, std::string(limits::kMessageBodyBytesMax, 'x')).to_value())
+            .ok);
+    const std::string ask =
+        wire::encode(wire::Request{1, "message.receive", session.cap, json::Object{}});
+    CHECK(write_until_stuck(session.line->fd(), ask, ask.size() * 100'000));
+    CHECK(world.admin()->ask("sessions", kNothing).ok);
+    // Its message waits for its next connection.
+    Line again(session.runner->connect(world.bus_path));
+    CHECK(again.ask("message.receive", kNothing, session.cap).ok);
+}
+
+TEST_CASE("past the open requests that one connection may have nothing more is read of it") {
+    World world;
+    world.start_configured();
+    const auto human = world.admin();
+    const auto other = world.admin();
+    std::string flood;
+    const auto most = static_cast<int64_t>(limits::kBusOutstandingMax);
+    for (int64_t id = 1; id <= most; ++id) {
+        flood +=
+            wire::encode(wire::Request{id, "events", "", wire::EventsArgs{0, true}.to_value()});
+    }
+    flood += wire::encode(wire::Request{1000, "sessions", "", kNothing});
+    human->send_bytes(flood);
+    // Some turns later the line behind them still has no answer.
+    for (int i = 0; i < 20; ++i) {
+        REQUIRE(other->ask("sessions", kNothing).ok);
+    }
+    pollfd early{human->fd(), POLLIN, 0};
+    CHECK(poll(&early, 1, 0) == 0);
+    REQUIRE(other->ask("launches.revoke", kNothing).ok);
+    for (int64_t id = 1; id <= most; ++id) {
+        CHECK(human->wait_reply(id).ok);
+    }
+    CHECK(human->wait_reply(1000).ok);
+}
+
+TEST_CASE("a flood on one connection delays another's request by a bounded number of turns") {
+    World world;
+    world.start_configured();
+    const auto flooder = world.session({"coder", ""}, kCoderRun);
+    const auto human = world.admin();
+    std::string flood;
+    for (int64_t id = 1; id <= 5000; ++id) {
+        flood +=
+            wire::encode(wire::Request{id, "message.ack", flooder.cap, json::Object{{"id", "m1"}}});
+    }
+    // Held still, the broker finds both at once: the whole flood first in its queue.
+    world.send_signal(SIGSTOP);
+    REQUIRE(fcntl(flooder.line->fd(), F_SETFL, O_NONBLOCK) == 0);
+    const ssize_t queued =
+        send(flooder.line->fd(), flood.data(), flood.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    REQUIRE(queued > 100'000);
+    const int64_t id = human->post("launches.revoke", kNothing);
+    world.send_signal(SIGCONT);
+    REQUIRE(human->wait_reply(id).ok);
+    // The flood is far from done when the human's answer is here.
+    pollfd some{flooder.line->fd(), POLLIN, 0};
+    REQUIRE(poll(&some, 1, 20'000) == 1);
+    std::string replies(1 << 20, '\0');
+    const ssize_t got = recv(flooder.line->fd(), replies.data(), replies.size(), MSG_DONTWAIT);
+    REQUIRE(got > 0);
+    CHECK(std::count(replies.begin(), replies.begin() + got, '\n') < 600);
+}
+
+TEST_CASE("a peer that writes its requests and closes its half gets its answers") {
+    World world;
+    world.start_configured();
+    const auto human = world.admin();
+    const int64_t id = human->post("sessions", kNothing);
+    REQUIRE(shutdown(human->fd(), SHUT_WR) == 0);
+    CHECK(human->wait_reply(id).ok);
+    CHECK(human->closed());
+}
+
+TEST_CASE("peers that come and go with requests open leave nothing behind") {
+    World world;
+    world.start_configured();
+    for (int i = 0; i < 200; ++i) {
+        const auto human = world.admin();
+        human->post("message.receive", wire::MessageReceiveArgs{true, ""}.to_value());
+        human->post("events", wire::EventsArgs{1'000'000, true}.to_value());
+    }
+    const auto human = world.admin();
+    REQUIRE(human->ask("message.send", letter({"jordan", ""}, "x").to_value()).ok);
+    CHECK(human->ask("sessions", kNothing).ok);
+}

@@ -20,7 +20,10 @@ struct Peer {
     std::string start_time;  // of that pid, read while it was pinned
 };
 
-// Code::unavailable when the peer has exited or can't be found: it must be refused then.
+// Code::unavailable when the peer has exited or can't be found: it must be refused then. Before
+// Linux 6.5 a peer that exited before this call and whose number was given to another process at
+// once reads as that process; a caller that compares the start time with its own record isn't
+// misled.
 [[nodiscard]] Result<Peer> peer_of(int socket);
 
 // Whether the peer may use admin.sock: same user, same PID namespace as ours, and no ancestor

@@ -2,11 +2,17 @@
 // real processes connect to a real socket.
 #include "process/peer.h"
 
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <cstddef>
 #include <cstdlib>
 
 #include "process/proc.h"
@@ -102,6 +108,21 @@ pid_t in_fork(Act act) {
     return child;
 }
 
+// From now on this process's kernel doesn't know SO_PEERPIDFD (77), as before Linux 6.5.
+bool forget_peer_pidfd() {
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 77, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOPROTOOPT),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{sizeof(filter) / sizeof(filter[0]), filter};
+    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 void write_pid(int fd, pid_t pid) {
     if (::write(fd, &pid, sizeof(pid)) != sizeof(pid)) {
         ::_exit(1);
@@ -147,6 +168,30 @@ TEST_CASE("a child that connects and exits while its parent stays gives no peer"
     const Connected probe = connect_probe(listener, "connect-child");
     const UniqueFd connection = listener.accept();
     CHECK(peer_of(connection.get()).error().code == Code::unavailable);
+}
+
+TEST_CASE("a kernel without SO_PEERPIDFD gives the same answers") {
+    const Listener listener;
+    const Connected alive = connect_probe(listener, "connect");
+    const UniqueFd connection = listener.accept();
+    const Connected parent_of_gone = connect_probe(listener, "connect-child");
+    const UniqueFd gone = listener.accept();
+    const pid_t alive_pid = alive.child.pid();
+    const std::string start_time = read_stat(alive_pid)->start_time;
+    const pid_t child = in_fork([&] {
+        if (!forget_peer_pidfd()) {
+            ::_exit(2);
+        }
+        const auto peer = peer_of(connection.get());
+        if (!peer || peer->pid != alive_pid || peer->start_time != start_time) {
+            ::_exit(3);
+        }
+        const auto nobody = peer_of(gone.get());
+        ::_exit(!nobody && nobody.error().code == Code::unavailable ? 0 : 4);
+    });
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("what is no connected socket gives no peer") {

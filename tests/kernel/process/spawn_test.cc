@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -98,7 +99,6 @@ TEST_CASE("a child holds the named descriptors and no other") {
 TEST_CASE("each descriptor arrives at its number for every permutation of overlapping numbers") {
     const std::vector<std::string> paths = {
         "/etc/passwd", "/etc/group", "/etc/hosts", "/etc/fstab"};
-    const std::vector<int> numbers = {60, 61, 62, 63};
     std::vector<UniqueFd> files;
     for (const std::string& path : paths) {
         files.push_back(open_named(path));
@@ -108,17 +108,24 @@ TEST_CASE("each descriptor arrives at its number for every permutation of overla
     const AtNumber c(files[2].get(), 62, O_CLOEXEC);
     const AtNumber d(files[3].get(), 63, O_CLOEXEC);
 
-    std::vector<size_t> order = {0, 1, 2, 3};
-    do {
-        SpawnSpec spec = probe({"fds"});
-        std::vector<std::string> expected = {"0 /dev/null", "2 /dev/null"};
-        for (size_t i = 0; i < numbers.size(); ++i) {
-            spec.descriptors.emplace_back(numbers[i], numbers[order[i]]);
-            expected.push_back(std::to_string(numbers[order[i]]) + " " + paths[i]);
-        }
-        std::sort(expected.begin(), expected.end());
-        CHECK(descriptors_seen(spec) == expected);
-    } while (std::next_permutation(order.begin(), order.end()));
+    // The targets are the sources' own numbers, and then the lowest free ones: those that the
+    // child's own duplicates would take if nothing kept them away.
+    const int lowest = ::fcntl(0, F_DUPFD_CLOEXEC, 3);
+    ::close(lowest);
+    for (const int first : {60, lowest, lowest + 2}) {
+        std::vector<int> order = {0, 1, 2, 3};
+        do {
+            SpawnSpec spec = probe({"fds"});
+            std::vector<std::string> expected = {"0 /dev/null", "2 /dev/null"};
+            for (size_t i = 0; i < paths.size(); ++i) {
+                const int target = first + order[i];
+                spec.descriptors.emplace_back(60 + static_cast<int>(i), target);
+                expected.push_back(std::to_string(target) + " " + paths[i]);
+            }
+            std::sort(expected.begin(), expected.end());
+            CHECK(descriptors_seen(spec) == expected);
+        } while (std::next_permutation(order.begin(), order.end()));
+    }
 
     // The result pipe's own place (highest + 1) and the room above it may hold sources as well.
     SpawnSpec spec = probe({"fds"});
@@ -143,8 +150,6 @@ TEST_CASE("blocked and ignored signals of the parent don't reach the child") {
 
     struct sigaction before_pipe {};
 
-    struct sigaction before_child {};
-
     REQUIRE(::sigaction(SIGPIPE, &ignore, &before_pipe) == 0);
     REQUIRE(::sigaction(SIGRTMIN + 3, &ignore, nullptr) == 0);
     sigset_t blocked;
@@ -165,7 +170,6 @@ TEST_CASE("blocked and ignored signals of the parent don't reach the child") {
     CHECK(value_of(lines, "SigBlk") == "0000000000000000");
     CHECK(value_of(lines, "SigIgn") == "0000000000000000");
     CHECK(value_of(lines, "SigCgt") == "0000000000000000");
-    (void)before_child;
 }
 
 TEST_CASE("arguments and environment are exactly the named ones") {
@@ -209,6 +213,52 @@ TEST_CASE("a new keyring is not the parent's") {
     const std::string first = output_of(spec);
     CHECK(first != ours);
     CHECK(output_of(spec) != first);
+}
+
+TEST_CASE("a full key quota fails a new keyring, unless the parent's own is empty already") {
+    const auto quota_file = open_named("/proc/sys/kernel/keys/maxkeys");
+    const int quota = std::atoi(read_to_end(quota_file.get()).c_str());
+    if (::geteuid() != 0 || session_keyring() < 0 || quota > 500) {
+        MESSAGE("skipped: needs root to become two other users with a small key quota");
+        return;
+    }
+    // In a process of another user, holding more children with keyrings than the quota has. Says 0
+    // when all started, 1 when some did not because of the quota, else 2.
+    const auto fill = [quota](uid_t user, bool leave) {
+        const pid_t filler = ::fork();
+        if (filler != 0) {
+            int status = 0;
+            REQUIRE(::waitpid(filler, &status, 0) == filler);
+            return WEXITSTATUS(status);
+        }
+        int ends[2] = {-1, -1};
+        if (::setresuid(user, user, user) != 0 || ::pipe2(ends, O_CLOEXEC) != 0) {
+            ::_exit(2);
+        }
+        const bool joined = leave ? leave_session_keyring().has_value()
+                                  : ::syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0) >= 0;
+        int said = joined ? 0 : 2;
+        std::vector<Spawned> children;
+        for (int i = 0; i < quota + 10 && said == 0; ++i) {
+            SpawnSpec spec = probe({"wait"});
+            spec.new_keyring = true;
+            spec.descriptors = {{ends[0], 0}};
+            auto child = spawn(spec);
+            const auto started = child->wait_exec();
+            if (!started) {
+                said = started.error().sys == EDQUOT ? 1 : 2;
+            }
+            children.push_back(std::move(*child));
+        }
+        ::close(ends[1]);
+        for (const Spawned& child : children) {
+            pollfd wait{child.pidfd(), POLLIN, 0};
+            ::poll(&wait, 1, -1);
+        }
+        ::_exit(said);
+    };
+    CHECK(fill(65533, false) == 1);
+    CHECK(fill(65532, true) == 0);
 }
 
 TEST_CASE("the child's out-of-memory score is the named one and the parent's stays") {

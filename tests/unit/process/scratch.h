@@ -13,14 +13,14 @@
 
 namespace mosaic::test {
 
-// Ends every test of this directory that may be an ordinary user's with that user's ids.
+// Whose ids a test takes that must not be root's.
 constexpr uid_t kOrdinaryUser = 65534;
 
 // A directory of its own for one test, gone afterwards. Not under /tmp, and reachable by any user.
 class Scratch {
   public:
-    Scratch() {
-        std::string pattern = "/var/tmp/mosaic-process-XXXXXX";
+    explicit Scratch(const std::string& above = "/var/tmp") : above_(above) {
+        std::string pattern = above + "/mosaic-process-XXXXXX";
         REQUIRE(::mkdtemp(pattern.data()) != nullptr);
         path_ = pattern;
         REQUIRE(::chmod(path_.c_str(), 0755) == 0);
@@ -32,7 +32,7 @@ class Scratch {
     Scratch& operator=(const Scratch&) = delete;
 
     ~Scratch() {
-        const UniqueFd above(::open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        const UniqueFd above(::open(above_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
         ignore(process::remove_tree(above.get(), path_.substr(path_.rfind('/') + 1)),
                "the test has ended");
     }
@@ -68,6 +68,7 @@ class Scratch {
     }
 
   private:
+    std::string above_;
     std::string path_;
     UniqueFd fd_;
 };

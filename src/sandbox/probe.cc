@@ -11,6 +11,8 @@ namespace {
 // Where the stand-in workspace of the probe lies inside.
 constexpr const char* kProbeWorkspace = "/run/mosaic-probe";
 
+constexpr int64_t kProbeTmpBytes = int64_t{64} * 1024;
+
 constexpr const char* kInstall =
     "install bubblewrap (Debian and Ubuntu: apt install bubblewrap; 0.10.0, or Debian 12's "
     "0.8.0-2+deb12u1, at least), or set sandbox.bwrap to where it is";
@@ -96,7 +98,14 @@ Result<FileIdentity> identity_of(const std::string& path) {
 }
 
 std::vector<std::string> probe_argv(const ProbeSpec& spec) {
-    std::vector<Bind> list = system_binds(spec.layout, spec.shm_bytes);
+    // Stands for rw/tmp of a run: the self-test wants a /tmp that it can write.
+    std::vector<Bind> list{Bind{.kind = BindKind::tmpfs,
+                                .dest = "/tmp",
+                                .reason = "stands for the session's own /tmp",
+                                .bytes = kProbeTmpBytes,
+                                .mode = 0700}};
+    const std::vector<Bind> system = system_binds(spec.layout, spec.shm_bytes);
+    list.insert(list.end(), system.begin(), system.end());
     list.insert(list.end(), spec.layout.outside.begin(), spec.layout.outside.end());
     list.push_back(Bind{.kind = BindKind::read_only,
                         .source = spec.stage_dir,

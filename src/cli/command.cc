@@ -1,0 +1,107 @@
+#include "cli/command.h"
+
+#include "cli/output.h"
+#include "registry/layout.h"
+#include "wire/codes.h"
+
+namespace mosaic::cli {
+namespace {
+
+void print_failure(const Context& context, std::string_view code, std::string_view message) {
+    if (!context.options.json) {
+        return;
+    }
+    json::Value out;
+    out.set("ok", false);
+    out.set("error", code);
+    out.set("message", message);
+    ignore(print_json(out), "the exit code says it too");
+}
+
+int exit_code_of(Verb verb, std::string_view code) {
+    if (verb == Verb::launch && refusal_from(code)) {
+        return exit_code::kRefused;  // whatever a launch is answered with, bad-request included
+    }
+    const bool may_not =
+        code == to_string(BusError::not_human) || code == to_string(BusError::not_authorized);
+    if (code == to_string(BusError::bad_request) || code == to_string(BusError::too_large)) {
+        return exit_code::kInvalidInput;
+    }
+    return may_not || refusal_from(code) ? exit_code::kRefused : exit_code::kFailed;
+}
+
+std::string_view code_of(const Error& error) {
+    switch (error.code) {
+        case Code::unavailable:
+            return to_string(BusError::host_unavailable);
+        case Code::missing:
+            return to_string(BusError::not_found);
+        case Code::unsafe:
+            return "unsafe";
+        case Code::invalid:
+        case Code::too_large:
+            return "invalid";
+        case Code::held:
+        case Code::corrupt:
+        case Code::system:
+            return "failed";
+    }
+    return "failed";
+}
+
+}  // namespace
+
+Result<AdminClient> connect_admin(const Context& context) {
+    return AdminClient::connect(registry::admin_socket_path(context.place.data_root));
+}
+
+int report(const Context& context, const Error& error) {
+    complain(error.text);
+    print_failure(context, code_of(error), error.text);
+    return error.code == Code::corrupt ? exit_code::kRefused : exit_code::kFailed;
+}
+
+int report(const Context& context, const wire::Reply& reply) {
+    complain(reply.message.empty() ? reply.error : reply.error + ": " + reply.message);
+    print_failure(context, reply.error, reply.message);
+    return exit_code_of(context.options.verb, reply.error);
+}
+
+Asked<std::optional<json::Value>> ask_and_wait(const Context& context,
+                                               AdminClient& client,
+                                               Question question) {
+    auto reply = client.call(question.verb, std::move(question.args), question.within);
+    if (!reply && reply.error().code == Code::missing) {
+        return std::optional<json::Value>();
+    }
+    if (!reply) {
+        return tl::unexpected<int>(report(context, reply.error()));
+    }
+    if (!reply->ok) {
+        return tl::unexpected<int>(report(context, *reply));
+    }
+    return std::optional<json::Value>(std::move(reply->result));
+}
+
+Asked<json::Value> ask(const Context& context, AdminClient& client, Question question) {
+    const std::string verb(question.verb);
+    auto result = ask_and_wait(context, client, std::move(question));
+    if (!result) {
+        return tl::unexpected<int>(result.error());
+    }
+    if (!*result) {
+        return tl::unexpected<int>(
+            report(context, Error{Code::unavailable, 0, verb + ": no reply came in time"}));
+    }
+    return std::move(**result);
+}
+
+int finish(const Result<void>& printed) {
+    if (!printed) {
+        complain(printed.error().text);
+        return exit_code::kFailed;
+    }
+    return exit_code::kFine;
+}
+
+}  // namespace mosaic::cli

@@ -1,0 +1,315 @@
+// mosaic doctor: looks at everything that a host and a launch need on this machine.
+
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <set>
+
+#include "cli/checkup.h"
+#include "cli/command.h"
+#include "cli/machine.h"
+#include "cli/output.h"
+#include "cli/programs.h"
+#include "cli/would_be_run.h"
+#include "process/files.h"
+#include "process/pidfd.h"
+#include "registry/layout.h"
+#include "sandbox/probe.h"
+#include "sandbox/status.h"
+#include "sandbox/workspace.h"
+#include "wire/codes.h"
+#include "wire/limits.h"
+
+namespace mosaic::cli {
+namespace {
+
+constexpr int kSoPeerPidfd = 77;           // SO_PEERPIDFD, Linux 6.5; Debian 12's headers lack it
+constexpr uint32_t kLandlockVersion = 1U;  // LANDLOCK_CREATE_RULESET_VERSION
+
+using Findings = std::vector<Finding>;
+
+// A sysctl's content; empty where there is none.
+std::string sysctl(const char* path) {
+    return process::read_file(path, 4096).value_or("");
+}
+
+Finding kernel() {
+    utsname name{};
+    ::uname(&name);
+    return judge_kernel(name.release);
+}
+
+Finding io_uring() {
+    io_uring_params params{};
+    const UniqueFd ring(static_cast<int>(::syscall(SYS_io_uring_setup, 8, &params)));
+    const int sys = ring.valid() ? 0 : errno;
+    return judge_io_uring(sys, sysctl("/proc/sys/kernel/io_uring_disabled"));
+}
+
+Finding namespaces() {
+    return judge_namespaces({sysctl("/proc/sys/user/max_user_namespaces"),
+                             sysctl("/proc/sys/kernel/unprivileged_userns_clone"),
+                             sysctl("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")});
+}
+
+Finding landlock() {
+    const long abi = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kLandlockVersion);
+    return judge_landlock(abi > 0 ? static_cast<int>(abi) : 0);
+}
+
+Finding pidfds() {
+    if (const auto own = process::open_pidfd(::getpid()); !own) {
+        return {"pidfd",
+                Health::refuses,
+                own.error().text,
+                "run Linux 6.1 or later; a container's seccomp profile must allow pidfd_open"};
+    }
+    std::array<int, 2> pair{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
+        return {"pidfd", Health::refuses, "socketpair: " + errno_text(errno), ""};
+    }
+    const UniqueFd one(pair[0]);
+    const UniqueFd other(pair[1]);
+    int peer = -1;
+    socklen_t size = sizeof peer;
+    if (::getsockopt(one.get(), SOL_SOCKET, kSoPeerPidfd, &peer, &size) != 0) {
+        return {"pidfd",
+                Health::weaker,
+                "no SO_PEERPIDFD: peers are known by pid and start time",
+                "run Linux 6.5 or later"};
+    }
+    const UniqueFd pinned(peer);
+    return {"pidfd", Health::fine, "pidfd_open and SO_PEERPIDFD", ""};
+}
+
+Finding who_we_are(const std::string& user) {
+    if (::geteuid() != 0) {
+        return {"user", Health::fine, "user " + std::to_string(::geteuid()), ""};
+    }
+    if (!user.empty()) {
+        return {"user", Health::fine, "root; a host becomes " + user, ""};
+    }
+    return {"user",
+            Health::refuses,
+            "root; a host started so refuses",
+            "start it as an ordinary user, or with --user NAME"};
+}
+
+Finding home(const config::Environment& env) {
+    const auto found = env.find("HOME");
+    if (found == env.end() || !found->second.starts_with('/')) {
+        return {"HOME", Health::refuses, "is no absolute path", "set HOME"};
+    }
+    return {"HOME", Health::fine, found->second, ""};
+}
+
+Finding program(const std::string& name) {
+    const auto found = find_beside(name);
+    if (!found) {
+        return {name, Health::refuses, found.error().text, "install mosaic-host whole"};
+    }
+    return {name, Health::fine, *found, ""};
+}
+
+ChildSpec small_child(const std::string& path, std::vector<std::string> argv) {
+    ChildSpec spec;
+    spec.path = path;
+    spec.argv = std::move(argv);
+    spec.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
+    return spec;
+}
+
+Finding from(const std::string& name, const sandbox::Unavailable& why) {
+    return {name, Health::refuses, why.reason, why.remedy};
+}
+
+Finding bwrap(const std::string& path) {
+    if (auto identity = sandbox::identity_of(path); !identity) {
+        return from(
+            "bwrap",
+            sandbox::explain_exec(path, identity.error().sys != 0 ? identity.error().sys : ENOENT));
+    }
+    const auto version = run_child(small_child(path, {path, "--version"}));
+    const auto help = run_child(small_child(path, {path, "--help"}));
+    if (!version || !help) {
+        const Error& error = version ? help.error() : version.error();
+        return from("bwrap", sandbox::explain_exec(path, error.sys));
+    }
+    return judge_bwrap(path, version->out, help->out + help->errors);
+}
+
+// A launch's own flags around the runner's self-test.
+Finding sandbox_probe(const config::SystemConfig& system, const sandbox::Layout& layout) {
+    const auto runner = find_beside("mosaic-runner");
+    if (!runner) {
+        return {"sandbox", Health::refuses, "can't be tried without mosaic-runner", ""};
+    }
+    sandbox::ProbeSpec probe;
+    probe.layout = layout;
+    probe.stage_dir = runner->substr(0, runner->rfind('/'));
+    probe.shm_bytes = system.limits.shm_bytes;
+    probe.options.bwrap = system.sandbox.bwrap;
+    probe.options.nested = system.sandbox.nested;
+    const UniqueFd status(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    const UniqueFd stage(::open(probe.stage_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    ChildSpec child = small_child(probe.options.bwrap, sandbox::probe_argv(probe));
+    child.descriptors = {{status.get(), sandbox::kStatusFd}, {stage.get(), sandbox::kWorkspaceFd}};
+    const auto result = run_child(child);
+    if (!result) {
+        return from("sandbox",
+                    result.error().sys != 0 ? sandbox::explain_exec(child.path, result.error().sys)
+                                            : sandbox::Unavailable{result.error().text, ""});
+    }
+    if (result->exit.signal != 0 || result->exit.exit_code != 0) {
+        return from(
+            "sandbox",
+            sandbox::explain(child.path, result->exit, sandbox::first_error_line(result->errors)));
+    }
+    return {"sandbox", Health::fine, "a launch's own flags work around the runner's self-test", ""};
+}
+
+// The data root that a host would use: its place, and what is there already.
+Finding data_root(const std::string& path) {
+    Finding out{"data root", Health::fine, path, ""};
+    const std::string socket = registry::launch_socket_path(path);
+
+    struct stat there {};
+
+    if (sandbox::lies_in(sandbox::tidy_path(path), "/tmp")) {
+        out.health = Health::refuses;
+        out.detail += " lies under /tmp, where a session could rename what it is mounted on";
+        out.remedy = "set dataRoot, or --data, to a directory elsewhere";
+    } else if (socket.size() > limits::kSocketPathBytesMax) {
+        out.health = Health::refuses;
+        out.detail += " makes socket paths of " + std::to_string(socket.size()) + " bytes";
+        out.remedy = "choose a path at least " +
+                     std::to_string(socket.size() - limits::kSocketPathBytesMax) +
+                     " bytes shorter: a socket's path may have 107";
+    } else if (::lstat(path.c_str(), &there) != 0) {
+        out.detail += errno == ENOENT ? " (will be made)" : ": " + errno_text(errno);
+        out.health = errno == ENOENT ? Health::fine : Health::refuses;
+    } else if (!S_ISDIR(there.st_mode) || (there.st_mode & 0777U) != 0700 ||
+               (there.st_uid != ::geteuid() && ::geteuid() != 0)) {
+        out.health = Health::refuses;
+        out.detail += " is not a directory of our own with mode 0700";
+        out.remedy = "chmod 700 it, or choose another one";
+    }
+    return out;
+}
+
+void check_modules(const harness::ModuleSet& modules, Findings& out) {
+    for (const auto& [name, problem] : modules.problems) {
+        out.push_back({"module " + name,
+                       Health::refuses,
+                       problem,
+                       "repair it, or take it off "
+                       "plugins.harness"});
+    }
+    for (const auto& [name, module] : modules.modules) {
+        out.push_back({"module " + name, Health::fine, module.directory, ""});
+    }
+}
+
+Finding judge_instance(const std::string& name, const Result<WouldBeRun>& run) {
+    Finding out{"instance " + name, Health::fine, "", ""};
+    if (!run) {
+        out.health = Health::refuses;
+        out.detail = run.error().text;
+    } else if (!run->refused.empty()) {
+        const Refused& first = run->refused[0];
+        out.health = Health::refuses;
+        out.detail = std::string(to_string(first.code)) + ": " + first.reason;
+    } else {
+        out.detail = run->route;
+    }
+    return out;
+}
+
+void check_instances(const Machine& machine, const config::Environment& env, Findings& out) {
+    std::set<std::string> warnings;  // most are the same for all instances
+    for (const auto& [name, instance] : machine.business.roles) {
+        const auto run = would_be_run(machine.setting(env), instance);
+        out.push_back(judge_instance(name, run));
+        if (run) {
+            warnings.insert(run->warnings.begin(), run->warnings.end());
+        }
+    }
+    for (const std::string& warning : warnings) {
+        out.push_back({"environment", Health::weaker, warning, ""});
+    }
+}
+
+void check_machine(Findings& out) {
+    out.push_back(kernel());
+    out.push_back(io_uring());
+    out.push_back(pidfds());
+    out.push_back(namespaces());
+    out.push_back(landlock());
+}
+
+void check_config(const Context& context, Findings& out) {
+    auto system = config::load_system(context.options.config, context.env);
+    if (!system) {
+        out.push_back({"configuration", Health::refuses, system.error().text, "correct the file"});
+        out.push_back(who_we_are(""));
+        return;
+    }
+    out.push_back({"configuration",
+                   Health::fine,
+                   system->file.empty() ? "no system file; all defaults" : system->file,
+                   ""});
+    out.push_back(who_we_are(system->user));
+    out.push_back(bwrap(system->sandbox.bwrap));
+    const auto layout = sandbox::read_layout();
+    if (layout && layout->missing.empty()) {
+        out.push_back(sandbox_probe(*system, *layout));
+    } else {
+        out.push_back({"sandbox",
+                       Health::refuses,
+                       layout ? layout->missing : layout.error().text,
+                       "install what is missing"});
+    }
+    check_modules(load_modules(*system), out);
+    const auto machine = read_machine(context);
+    if (!machine) {
+        out.push_back(
+            {"business", Health::refuses, machine.error().text, "correct it, or run mosaic init"});
+        return;
+    }
+    out.push_back({"business", Health::fine, machine->business.file, ""});
+    out.push_back(data_root(machine->data_root));
+    check_instances(*machine, context.env, out);
+}
+
+const std::vector<std::string>& notes() {
+    static const std::vector<std::string> kNotes = {
+        "a session runs as the host's user; with network: host it reaches the network and "
+        "localhost services with that user's rights",
+        "a session's shell can read the credential variables of its own session",
+        "a workspace is hostile input for your own git, shell and editor"};
+    return kNotes;
+}
+
+}  // namespace
+
+int run_doctor(const Context& context) {
+    Findings findings;
+    check_machine(findings);
+    findings.push_back(home(context.env));
+    for (const char* name : {"mosaic-host", "mosaic-broker", "mosaic-runner"}) {
+        findings.push_back(program(name));
+    }
+    check_config(context, findings);
+    const int printed = finish(context.options.json ? print_json(checkup_value(findings, notes()))
+                                                    : print(checkup_text(findings, notes())));
+    return printed == exit_code::kFine ? exit_code_for(findings) : printed;
+}
+
+}  // namespace mosaic::cli

@@ -1,0 +1,228 @@
+// mosaic init: a small business to start from.
+
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/ids.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "process/files.h"
+#include "registry/layout.h"
+#include "wire/codes.h"
+
+namespace mosaic::cli {
+namespace {
+
+constexpr std::string_view kPmContract =
+    "# PM\n"
+    "You plan the work of this business. You launch the coder when there is something to do, send "
+    "it\n"
+    "requests, and tell the human what came of them.\n";
+constexpr std::string_view kCoderContract =
+    "# Coder\n"
+    "You work in your workspace. You answer each request with what you did, and you say so when "
+    "you\n"
+    "can't do what was asked.\n";
+constexpr const char* kEcho = "echo \"$MOSAIC_WORKSPACE got:\"; cat";
+
+struct Plan {
+    std::string config_dir;
+    std::string system_file;
+    std::string business;
+    std::string human;
+    std::string workspaces;  // <home>/mosaic/<business>
+};
+
+json::Value texts(const std::vector<std::string>& list) {
+    json::Array out;
+    for (const std::string& text : list) {
+        out.emplace_back(text);
+    }
+    return json::Value(std::move(out));
+}
+
+json::Value role_value(const Plan& plan, const std::string& name, bool launches) {
+    json::Value vars;
+    vars.set("harness", "script");
+    vars.set("provider", "local");
+    vars.set("model", "shell");
+    vars.set("thinking", "off");
+    vars.set("script.command", kEcho);
+    vars.set("limits.tools", texts({}));
+    vars.set("limits.typed",
+             launches ? texts({"launch", "message_send"}) : texts({"message_send"}));
+    vars.set("network", "none");
+    json::Value authority;
+    authority.set("withinRole",
+                  launches ? texts({"message.send", "role.launch"}) : texts({"message.send"}));
+    authority.set("crossRole", launches ? texts({"message.send"}) : texts({}));
+    authority.set("gated", texts({}));
+    json::Value role;
+    role.set("definition", name);
+    role.set("workspace", plan.workspaces + "/" + name);
+    role.set("vars", vars);
+    role.set("authority", authority);
+    return role;
+}
+
+json::Value business_value(const Plan& plan) {
+    json::Value arbiters;
+    arbiters.set("technical", "pm");
+    arbiters.set("delivery", "pm");
+    json::Value roles;
+    roles.set("pm", role_value(plan, "pm", true));
+    roles.set("coder", role_value(plan, "coder", false));
+    json::Value model;
+    model.set("provider", "local");
+    model.set("model", "shell");
+    model.set("max", 4);
+    json::Value launch;
+    launch.set("by", "pm");
+    launch.set("instances", texts({"coder"}));
+    launch.set("models", json::Value(json::Array{model}));
+    json::Value out;
+    out.set("id", plan.business);
+    out.set("human", plan.human);
+    out.set("arbiters", arbiters);
+    out.set("roles", roles);
+    out.set("launch", launch);
+    return out;
+}
+
+json::Value system_value() {
+    json::Value plugins;
+    plugins.set("harness", texts({"script"}));
+    json::Value out;
+    out.set("plugins", plugins);
+    return out;
+}
+
+std::string value_or(const config::Environment& env, const std::string& name, std::string other) {
+    const auto hit = env.find(name);
+    return hit == env.end() || hit->second.empty() ? std::move(other) : hit->second;
+}
+
+Result<Plan> make_plan(const Context& context) {
+    Plan plan;
+    MOSAIC_TRY_ASSIGN(plan.system_file,
+                      config::system_file_path(context.options.config, context.env));
+    const size_t slash = plan.system_file.rfind('/');
+    plan.config_dir = slash == std::string::npos ? "." : plan.system_file.substr(0, slash);
+    plan.business = context.options.business.empty() ? "acme" : context.options.business;
+    if (!is_id(plan.business)) {
+        return fail(Code::invalid, "--business: \"" + plan.business + "\" is no id");
+    }
+    const std::string home = value_or(context.env, "HOME", "");
+    if (home.empty() || home[0] != '/') {
+        return fail(Code::missing, "HOME is not set to an absolute path");
+    }
+    const std::string user = value_or(context.env, "USER", "human");
+    plan.human = is_id(user) && user != "pm" && user != "coder" ? user : "human";
+    plan.workspaces = home + "/mosaic/" + plan.business;
+    if ((plan.workspaces + "/").starts_with(plan.config_dir + "/")) {
+        return fail(Code::invalid,
+                    "--config: the file needs a directory of its own; workspaces must not lie in " +
+                        plan.config_dir);
+    }
+    return plan;
+}
+
+// What was done, for people and programs.
+struct Report {
+    std::vector<std::string> wrote;
+    std::vector<std::string> kept;
+};
+
+Result<void> make_directories(const std::string& path) {
+    for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+        const std::string part = path.substr(0, end);
+        // Only we may write what configures us, whatever the umask.
+        if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+            return fail_sys(errno, part);
+        }
+        if (end == std::string::npos) {
+            return {};
+        }
+    }
+}
+
+Result<void> write_new(Report& report, const std::string& path, std::string_view content) {
+    struct stat there {};
+
+    if (::lstat(path.c_str(), &there) == 0) {
+        report.kept.push_back(path);
+        return {};
+    }
+    const size_t slash = path.rfind('/');
+    const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash);
+    MOSAIC_TRY(make_directories(directory));
+    MOSAIC_TRY_ASSIGN(const UniqueFd parent, process::open_directory(directory));
+    if (auto made = process::create_file(parent.get(), path.substr(slash + 1), content, 0600);
+        !made) {
+        return fail(made.error().code, path + ": " + made.error().text);
+    }
+    report.wrote.push_back(path);
+    return {};
+}
+
+Result<void> make_workspace(Report& report, const std::string& path) {
+    struct stat there {};
+
+    if (::lstat(path.c_str(), &there) == 0) {
+        report.kept.push_back(path);
+        return {};
+    }
+    MOSAIC_TRY(make_directories(path));
+    report.wrote.push_back(path);
+    return {};
+}
+
+Result<Report> carry_out(const Plan& plan) {
+    Report report;
+    MOSAIC_TRY(write_new(report, plan.system_file, json::dump_pretty(system_value())));
+    MOSAIC_TRY(write_new(report,
+                         plan.config_dir + "/businesses/" + plan.business + ".json",
+                         json::dump_pretty(business_value(plan))));
+    MOSAIC_TRY(write_new(report, plan.config_dir + "/roles/pm.md", kPmContract));
+    MOSAIC_TRY(write_new(report, plan.config_dir + "/roles/coder.md", kCoderContract));
+    MOSAIC_TRY(make_workspace(report, plan.workspaces + "/pm"));
+    MOSAIC_TRY(make_workspace(report, plan.workspaces + "/coder"));
+    return report;
+}
+
+Result<void> print_report(const Context& context, const Plan& plan, const Report& report) {
+    if (context.options.json) {
+        json::Value out;
+        out.set("business", plan.business);
+        out.set("wrote", texts(report.wrote));
+        out.set("kept", texts(report.kept));
+        return print_json(out);
+    }
+    std::string text;
+    for (const std::string& path : report.wrote) {
+        text += "wrote  " + one_line(path) + "\n";
+    }
+    for (const std::string& path : report.kept) {
+        text += "kept   " + one_line(path) + "\n";
+    }
+    text += "\nNext: mosaic doctor; mosaic-host --business " + plan.business +
+            " --pm; mosaic send pm \"hello\" --wait 20\n";
+    return print(text);
+}
+
+}  // namespace
+
+int run_init(const Context& context) {
+    const auto plan = make_plan(context);
+    if (!plan) {
+        const bool input = plan.error().code == Code::invalid;
+        report(context, plan.error());
+        return input ? exit_code::kInvalidInput : exit_code::kRefused;
+    }
+    const auto done = carry_out(*plan);
+    return done ? finish(print_report(context, *plan, *done)) : report(context, done.error());
+}
+
+}  // namespace mosaic::cli

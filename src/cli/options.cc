@@ -1,0 +1,176 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+
+#include "base/ids.h"
+#include "wire/codes.h"
+
+namespace mosaic::cli {
+namespace {
+
+// What CLI11 fills in while it parses.
+struct Raw {
+    Options options;
+    double wait_seconds = -1;
+    double timeout_seconds = -1;
+    std::string answer;
+};
+
+void add_common(CLI::App& command, Raw& raw, Verb verb) {
+    command.add_flag("--json", raw.options.json, "JSON for programs instead of text");
+    command.add_option("--config",
+                       raw.options.config,
+                       "The system file (default: $MOSAIC_CONFIG, "
+                       "else ~/.config/mosaic/system.json)");
+    command.add_option("--data", raw.options.data, "The business's data root");
+    command.add_option("--business", raw.options.business, "The business: its id, or its file");
+    command.callback([&raw, verb] { raw.options.verb = verb; });
+}
+
+CLI::App& add(CLI::App& parent, Raw& raw, Verb verb, std::string name, std::string what) {
+    CLI::App& command = *parent.add_subcommand(std::move(name), std::move(what));
+    add_common(command, raw, verb);
+    return command;
+}
+
+void add_thread(CLI::App& command, Raw& raw) {
+    command.add_option("--thread", raw.options.thread, "The thread of the instance");
+}
+
+void add_seconds(CLI::App& command, double& into, const char* name, const char* what) {
+    command.add_option(name, into, what)->check(CLI::Range(0.0, kSecondsMax))->type_name("SECONDS");
+}
+
+void add_session_commands(CLI::App& app, Raw& raw) {
+    CLI::App& launch = add(app, raw, Verb::launch, "launch", "Launch a session of an instance");
+    launch.add_option("INSTANCE", raw.options.target)->required();
+    add_thread(launch, raw);
+    add(app, raw, Verb::ps, "ps", "Show the sessions; works without a host");
+    CLI::App& stop = add(app, raw, Verb::stop, "stop", "Stop a session; works without a host");
+    stop.add_option("RUN|INSTANCE", raw.options.target)->required();
+    add_thread(stop, raw);
+    add_seconds(stop,
+                raw.timeout_seconds,
+                "--timeout",
+                "From SIGTERM to SIGKILL (default: stopTimeoutMs of the system file)");
+}
+
+void add_message_commands(CLI::App& app, Raw& raw) {
+    CLI::App& send = add(app, raw, Verb::send, "send", "Send a role a request");
+    send.add_option("ROLE", raw.options.target)->required();
+    send.add_option("BODY", raw.options.body, "The text; - reads standard input")->required();
+    add_thread(send, raw);
+    add_seconds(send, raw.wait_seconds, "--wait", "Wait so long for the reply and print it");
+    CLI::App& inbox =
+        add(app, raw, Verb::inbox, "inbox", "Print what roles sent to the human, and take it");
+    add_seconds(inbox, raw.wait_seconds, "--wait", "Wait so long when there is nothing");
+    inbox.add_flag("--peek", raw.options.peek, "Print the oldest message and leave it there");
+}
+
+void add_record_commands(CLI::App& app, Raw& raw) {
+    CLI::App& log = add(app, raw, Verb::log, "log", "Print the launch log; works without a host");
+    log.add_flag("--follow,-f", raw.options.follow, "Go on with what is written from now on");
+    log.add_option("--run", raw.options.run, "Only the lines of this run");
+    CLI::App& events = add(app, raw, Verb::events, "events", "Print the broker's events");
+    events.add_flag("--follow,-f", raw.options.follow, "Go on with what happens from now on");
+    events.add_option("--since", raw.options.since, "Only events past this number")
+        ->check(CLI::NonNegativeNumber)
+        ->type_name("N");
+}
+
+void add_authority_commands(CLI::App& app, Raw& raw) {
+    CLI::App& launches =
+        *app.add_subcommand("launches", "Allow or forbid launches by sessions (never yours)");
+    launches.require_subcommand(1);
+    add(launches, raw, Verb::launches_allow, "allow", "Sessions may launch again");
+    add(launches, raw, Verb::launches_revoke, "revoke", "No session may launch until allowed");
+    CLI::App& decide =
+        add(app, raw, Verb::decide, "decide", "Answer a decision a session asks for");
+    decide.add_option("DECISION", raw.options.target)->required();
+    decide.add_option("ANSWER", raw.answer, "allow or deny")
+        ->required()
+        ->check(CLI::IsMember({"allow", "deny"}));
+}
+
+void add_machine_commands(CLI::App& app, Raw& raw) {
+    CLI::App& sandbox = *app.add_subcommand("sandbox", "What a session's sandbox holds");
+    sandbox.require_subcommand(1);
+    add(sandbox,
+        raw,
+        Verb::sandbox_show,
+        "show",
+        "Show what a run of an instance would see and why")
+        .add_option("INSTANCE", raw.options.target)
+        ->required();
+    add(app, raw, Verb::doctor, "doctor", "Check what this machine needs, with remedies");
+    add(app, raw, Verb::init, "init", "Write a small business to start from; overwrites nothing");
+    add(app, raw, Verb::version, "version", "Print the version");
+}
+
+Parsed wrong(int exit_code, std::string text) {
+    return {std::nullopt, exit_code, std::move(text)};
+}
+
+std::optional<Duration> duration_of(double in_seconds) {
+    if (in_seconds < 0) {
+        return std::nullopt;
+    }
+    return milliseconds(std::llround(in_seconds * 1000));
+}
+
+// Names that become parts of paths or go to the broker are checked before anything else looks at
+// them.
+Parsed check_names(const Raw& raw) {
+    const Options& o = raw.options;
+    const bool names_seat = o.verb == Verb::launch || o.verb == Verb::send ||
+                            o.verb == Verb::sandbox_show || o.verb == Verb::stop;
+    if (names_seat && !is_id(o.target)) {
+        return wrong(exit_code::kInvalidInput,
+                     "\"" + o.target + "\" is no name: a-z, 0-9 and -, at most 64");
+    }
+    if (!o.thread.empty() && !is_id(o.thread)) {
+        return wrong(exit_code::kInvalidInput,
+                     "--thread: \"" + o.thread + "\" is no name: a-z, 0-9 and -, at most 64");
+    }
+    if (!o.run.empty() && !is_run_id(o.run)) {
+        return wrong(exit_code::kInvalidInput,
+                     "--run: \"" + o.run + "\" is no run id: r and 12 hex digits");
+    }
+    return {o, exit_code::kFine, ""};
+}
+
+}  // namespace
+
+Parsed parse_arguments(const std::vector<std::string>& arguments) {
+    Raw raw;
+    CLI::App app("The human's commands of mosaic-host.", "mosaic");
+    app.require_subcommand(1);
+    add_session_commands(app, raw);
+    add_message_commands(app, raw);
+    add_record_commands(app, raw);
+    add_authority_commands(app, raw);
+    add_machine_commands(app, raw);
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    // CLI11 reports by exceptions; they end here.
+    try {
+        app.parse(std::move(reversed));
+    } catch (const CLI::CallForHelp&) {
+        const CLI::App* asked = &app;
+        while (!asked->get_subcommands().empty()) {
+            asked = asked->get_subcommands().front();
+        }
+        return {std::nullopt, exit_code::kFine, asked->help()};
+    } catch (const CLI::ParseError& error) {
+        return wrong(
+            exit_code::kUsage,
+            std::string(error.what()) + "\nRun `mosaic --help` or `mosaic COMMAND --help`");
+    }
+    raw.options.wait = duration_of(raw.wait_seconds);
+    raw.options.deadline = duration_of(raw.timeout_seconds);
+    raw.options.allow = raw.answer == "allow";
+    return check_names(raw);
+}
+
+}  // namespace mosaic::cli

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/instant.h"
+
+// The command line of `mosaic` as a value. Pure: nothing is opened and nothing printed.
+
+namespace mosaic::cli {
+
+enum class Verb {
+    launch,
+    ps,
+    stop,
+    send,
+    inbox,
+    log,
+    events,
+    launches_allow,
+    launches_revoke,
+    decide,
+    sandbox_show,
+    doctor,
+    init,
+    version,
+};
+
+struct Options {
+    Verb verb = Verb::version;
+    bool json = false;
+    std::string data;      // --data: a data root
+    std::string config;    // --config: the system file
+    std::string business;  // --business: an id, or a business file's path
+
+    std::string target;  // launch, sandbox show: an instance; stop: a run or an instance; send: a
+                         // role; decide: a decision
+    std::string thread;
+    std::string body;                  // send; "-" is standard input
+    std::optional<Duration> wait;      // send, inbox
+    std::optional<Duration> deadline;  // stop's --timeout
+    bool peek = false;                 // inbox: leaves what it shows
+    bool follow = false;               // log, events
+    std::string run;                   // log: only this one's lines
+    int64_t since = 0;                 // events: only those past this number
+    bool allow = false;                // decide
+};
+
+// Either options, or what to say and how to exit: the help (exit 0, with its newline) or what is
+// wrong with the arguments (exit 4; exit 2 for an id that can't be one).
+struct Parsed {
+    std::optional<Options> options;
+    int exit_code = 0;
+    std::string text;
+};
+
+// `arguments` without the program's name.
+[[nodiscard]] Parsed parse_arguments(const std::vector<std::string>& arguments);
+
+// No wait and no timeout is longer than a year.
+constexpr double kSecondsMax = 366.0 * 24 * 3600;
+
+}  // namespace mosaic::cli

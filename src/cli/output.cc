@@ -1,0 +1,85 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/assert.h"
+#include "base/utf8.h"
+
+namespace mosaic::cli {
+namespace {
+
+// Code points: close enough to columns for names, and never wrong about alignment of plain text.
+size_t width_of(std::string_view text) {
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+        return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+    }));
+}
+
+Result<void> write_all(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t n = ::write(fd, text.data(), text.size());
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return fail_sys(errno, "standard output");
+        }
+        text.remove_prefix(static_cast<size_t>(n));
+    }
+    return {};
+}
+
+}  // namespace
+
+void Table::add(std::vector<std::string> cells) {
+    MOSAIC_ASSERT(cells.size() == rows_[0].size());
+    for (std::string& cell : cells) {
+        cell = one_line(cell);
+    }
+    rows_.push_back(std::move(cells));
+}
+
+std::string Table::text() const {
+    std::vector<size_t> widths(rows_[0].size(), 0);
+    for (const auto& row : rows_) {
+        for (size_t i = 0; i < row.size(); ++i) {
+            widths[i] = std::max(widths[i], width_of(row[i]));
+        }
+    }
+    std::string out;
+    for (const auto& row : rows_) {
+        std::string line;
+        for (size_t i = 0; i < row.size(); ++i) {
+            line += row[i];
+            line.append(widths[i] - width_of(row[i]) + 2, ' ');
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        out += line + "\n";
+    }
+    return out;
+}
+
+std::string one_line(std::string_view text) {
+    std::string out = escape_for_terminal(text);
+    std::replace(out.begin(), out.end(), '\n', ' ');
+    std::replace(out.begin(), out.end(), '\t', ' ');
+    return out;
+}
+
+Result<void> print(std::string_view text) {
+    return write_all(STDOUT_FILENO, text);
+}
+
+Result<void> print_json(const json::Value& value) {
+    return print(json::dump(value) + "\n");
+}
+
+void complain(std::string_view text) {
+    ignore(write_all(STDERR_FILENO, "mosaic: " + escape_for_terminal(text) + "\n"),
+           "there is nowhere else to say it");
+}
+
+}  // namespace mosaic::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "wire/json.h"
+
+// What the commands print. Everything that a session could have written passes through
+// escape_for_terminal (base/utf8.h) on its way to text; JSON needs none, its encoding escapes.
+
+namespace mosaic::cli {
+
+// Rows of cells, printed in aligned columns. Cells pass through one_line.
+class Table {
+  public:
+    explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
+
+    // As many cells as the header has.
+    void add(std::vector<std::string> cells);
+
+    // Each column as wide as its widest cell, two spaces between columns, nothing after the last.
+    [[nodiscard]] std::string text() const;
+
+  private:
+    std::vector<std::vector<std::string>> rows_;
+};
+
+// One line of a text that a session may have written: escaped, newlines and tabs made spaces.
+[[nodiscard]] std::string one_line(std::string_view text);
+
+// Writes all of it to standard output now. A reader that has gone is an error (SIGPIPE is ignored
+// in main), so that what nobody read isn't acknowledged.
+[[nodiscard]] Result<void> print(std::string_view text);
+
+// The value on one line.
+[[nodiscard]] Result<void> print_json(const json::Value& value);
+
+// "mosaic: <text>" on standard error, escaped.
+void complain(std::string_view text);
+
+}  // namespace mosaic::cli

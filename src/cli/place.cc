@@ -1,0 +1,152 @@
+#include "cli/place.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "base/ids.h"
+#include "registry/layout.h"
+#include "wire/codes.h"
+
+namespace mosaic::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Answer = tl::expected<Place, Failure>;
+
+tl::unexpected<Failure> no_place(int exit_code, std::string text) {
+    return tl::unexpected<Failure>(Failure{exit_code, std::move(text)});
+}
+
+// What a wrong configuration means for the exit code.
+tl::unexpected<Failure> no_config(const Error& error) {
+    return no_place(exit_code::kRefused, error.text);
+}
+
+bool is_path(const std::string& business) {
+    return business.find('/') != std::string::npos || business.ends_with(".json");
+}
+
+std::vector<std::string> directories_in(const std::string& path) {
+    std::vector<std::string> out;
+    std::error_code error;
+    for (auto at = fs::directory_iterator(path, error); !error && at != fs::directory_iterator();
+         at.increment(error)) {
+        std::error_code ignored;
+        if (at->is_directory(ignored) && is_id(at->path().filename().string())) {
+            out.push_back(at->path().filename().string());
+        }
+    }
+    return out;
+}
+
+Result<std::string> absolute(const std::string& path) {
+    std::error_code error;
+    const fs::path out = fs::absolute(path, error).lexically_normal();
+    if (error) {
+        return fail_sys(error.value(), path);
+    }
+    return out.string();
+}
+
+// The owner of the first of these that exists.
+bool find_owner(const std::string& data_root, struct stat& out) {
+    for (const std::string& path :
+         {registry::lock_path(data_root), registry::bus_host_dir(data_root), data_root}) {
+        if (::lstat(path.c_str(), &out) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+Answer choose_place(const std::string& data,
+                    const std::string& business,
+                    const std::string& data_root_parent,
+                    std::vector<std::string> there_are) {
+    if (!data.empty()) {
+        return Place{data, business};
+    }
+    if (!business.empty()) {
+        return Place{registry::join(data_root_parent, business), business};
+    }
+    std::sort(there_are.begin(), there_are.end());
+    if (there_are.size() == 1) {
+        return Place{registry::join(data_root_parent, there_are[0]), there_are[0]};
+    }
+    if (there_are.empty()) {
+        return no_place(
+            exit_code::kUsage,
+            "there is no business below " + data_root_parent + "; give --data or --business");
+    }
+    std::string names;
+    for (const std::string& name : there_are) {
+        names += (names.empty() ? "" : ", ") + name;
+    }
+    return no_place(exit_code::kUsage,
+                    "there are several businesses below " + data_root_parent + " (" + names +
+                        "); give --business or --data");
+}
+
+Answer find_place(const Options& options, const config::Environment& env) {
+    std::string business = options.business;
+    if (!business.empty() && !is_path(business) && !is_id(business)) {
+        return no_place(exit_code::kInvalidInput,
+                        "--business: \"" + business + "\" is no id and no path");
+    }
+    if (!options.data.empty() && !is_path(business)) {
+        auto data = absolute(options.data);
+        if (!data) {
+            return no_place(exit_code::kFailed, data.error().text);
+        }
+        return choose_place(*data, business, "", {});
+    }
+    auto system = config::load_system(options.config, env);
+    if (!system) {
+        return no_config(system.error());
+    }
+    if (is_path(business)) {
+        auto loaded = config::load_business(business, *system);
+        if (!loaded) {
+            return no_config(loaded.error());
+        }
+        business = loaded->id;
+    }
+    auto data = options.data.empty() ? Result<std::string>("") : absolute(options.data);
+    if (!data) {
+        return no_place(exit_code::kFailed, data.error().text);
+    }
+    return choose_place(*data, business, system->data_root, directories_in(system->data_root));
+}
+
+Result<void> become_owner(const std::string& data_root) {
+    struct stat owner {};
+
+    if (::geteuid() != 0 || !find_owner(data_root, owner) || owner.st_uid == 0) {
+        return {};
+    }
+    const passwd* user = ::getpwuid(owner.st_uid);
+    // A user without a name has no groups but its own.
+    const gid_t gid = user != nullptr ? user->pw_gid : owner.st_gid;
+    const int groups = user != nullptr ? ::initgroups(user->pw_name, gid) : ::setgroups(1, &gid);
+    if (groups != 0) {
+        return fail_sys(errno, "setgroups for user " + std::to_string(owner.st_uid));
+    }
+    if (::setgid(gid) != 0) {
+        return fail_sys(errno, "setgid " + std::to_string(gid));
+    }
+    if (::setuid(owner.st_uid) != 0) {
+        return fail_sys(errno, "setuid " + std::to_string(owner.st_uid));
+    }
+    return {};
+}
+
+}  // namespace mosaic::cli

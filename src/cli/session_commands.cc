@@ -1,0 +1,110 @@
+// launch, ps and stop.
+
+#include "cli/command.h"
+#include "cli/local_stop.h"
+#include "cli/output.h"
+#include "cli/sessions_view.h"
+#include "process/proc.h"
+#include "wire/codes.h"
+
+namespace mosaic::cli {
+namespace {
+
+// A stop's own time, and then the host's SIGKILL and the records of the end.
+constexpr int64_t kStopMarginMs = 30'000;
+
+Result<wire::StopArgs> stop_args(const Context& context) {
+    wire::StopArgs args;
+    args.target = context.options.target;
+    args.thread = context.options.thread;
+    if (context.options.deadline) {
+        args.timeout_ms = context.options.deadline->ns / 1'000'000;
+        return args;
+    }
+    // The default is the operator's. With --data alone there may be no system file at all; what it
+    // can't say doesn't keep anybody from stopping a session.
+    if (auto system = config::load_system(context.options.config, context.env)) {
+        args.timeout_ms = system->limits.stop_timeout_ms;
+    }
+    return args;
+}
+
+int print_stop(const Context& context, const json::Value& result) {
+    if (context.options.json) {
+        return finish(print_json(result));
+    }
+    const json::Value* reason = result.find("reason");
+    if (reason != nullptr && reason->string() != nullptr) {
+        return finish(print(one_line(*reason->string()) + "\n"));
+    }
+    const json::Value* run = result.find("run");
+    const std::string name = run != nullptr && run->string() != nullptr ? *run->string() : "";
+    return finish(print("stopped " + one_line(name) + "\n"));
+}
+
+int stop_without_host(const Context& context, const wire::StopArgs& args) {
+    const auto file = read_sessions(context.place.data_root);
+    if (!file) {
+        return report(context, file.error());
+    }
+    const auto result = stop_locally(*file, args);
+    return result ? print_stop(context, *result) : report(context, result.error());
+}
+
+}  // namespace
+
+int run_launch(const Context& context) {
+    auto client = connect_admin(context);
+    if (!client) {
+        return report(context, client.error());
+    }
+    const wire::HumanLaunchArgs args{{context.options.target, context.options.thread}};
+    const auto answer = ask(context, *client, {"launch", args.to_value(), kLaunchWithin});
+    if (!answer) {
+        return answer.error();
+    }
+    const auto result = wire::LaunchResult::from(*answer);
+    if (!result) {
+        return report(context, result.error());
+    }
+    if (context.options.json) {
+        return finish(print(wire::encode_launch_reply(*result)));
+    }
+    return finish(print(one_line(result->run + " " + result->instance + " (" + result->harness +
+                                 ", " + result->model + ")") +
+                        "\n"));
+}
+
+int run_ps(const Context& context) {
+    const auto file = read_sessions(context.place.data_root);
+    if (!file) {
+        return report(context, file.error());
+    }
+    const std::vector<SessionView> sessions = view_sessions(*file, process::boot_id());
+    if (!context.options.json) {
+        return finish(print(table_of(sessions)));
+    }
+    json::Array out;
+    for (const SessionView& session : sessions) {
+        out.push_back(session.to_value());
+    }
+    return finish(print_json(json::Value(std::move(out))));
+}
+
+int run_stop(const Context& context) {
+    const auto args = stop_args(context);
+    if (!args) {
+        return report(context, args.error());
+    }
+    auto client = connect_admin(context);
+    if (!client) {
+        return stop_without_host(context, *args);
+    }
+    const auto result =
+        ask(context,
+            *client,
+            {"stop", args->to_value(), milliseconds(args->timeout_ms + kStopMarginMs)});
+    return result ? print_stop(context, *result) : result.error();
+}
+
+}  // namespace mosaic::cli

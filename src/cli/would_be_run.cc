@@ -1,0 +1,218 @@
+#include "cli/would_be_run.h"
+
+#include <algorithm>
+
+#include "cli/programs.h"
+#include "harness/bundle.h"
+#include "harness/route.h"
+#include "process/files.h"
+#include "registry/layout.h"
+#include "sandbox/environment.h"
+#include "sandbox/workspace.h"
+
+namespace mosaic::cli {
+namespace {
+
+constexpr uint64_t kContractBytesMax = uint64_t{1024} * 1024;
+
+// Stand for what only a launch decides.
+constexpr const char* kRun = "RUN";
+constexpr const char* kStage = "STAGE";
+
+std::string variable(const config::Environment& env, const char* name) {
+    const auto found = env.find(name);
+    return found == env.end() ? std::string() : found->second;
+}
+
+class Builder {
+  public:
+    Builder(const Setting& setting, const config::Instance& instance)
+        : setting_(setting), instance_(instance) {}
+
+    Result<WouldBeRun> build() {
+        read_contract();
+        choose_route();
+        open_workspace();
+        set_paths();
+        const harness::RunFacts facts{kRun,
+                                      Seat{instance_.name, ""},
+                                      false,
+                                      setting_.business,
+                                      instance_,
+                                      route_,
+                                      paths_,
+                                      contract_,
+                                      setting_.system.limits.session};
+        MOSAIC_TRY(add_environment());
+        if (has_route_) {
+            add_host_paths(facts);
+        }
+        add_binds();
+        out_.namespaces = {"user", "pid", "ipc", "uts", "cgroup", "mount"};
+        if (instance_.network == config::Network::none) {
+            out_.namespaces.emplace_back("net");
+        }
+        out_.network = config::to_string(instance_.network);
+        for (const std::string& warning : setting_.layout.warnings) {
+            out_.warnings.push_back(warning);
+        }
+        return std::move(out_);
+    }
+
+  private:
+    void refuse(Refusal code, std::string reason) { out_.refused.push_back({code, reason}); }
+
+    void read_contract() {
+        const std::string path = setting_.system.roles_dir + "/" + instance_.definition + ".md";
+        auto text = process::read_file(path, kContractBytesMax);
+        if (!text) {
+            refuse(Refusal::no_role_contract, text.error().text);
+            return;
+        }
+        contract_ = std::move(*text);
+    }
+
+    void choose_route() {
+        auto choice = harness::choose_route(instance_, setting_.modules, setting_.env);
+        if (const auto* refusal = std::get_if<harness::RouteRefusal>(&choice)) {
+            refuse(refusal->code, refusal->reason);
+            return;
+        }
+        route_ = std::move(std::get<harness::ChosenRoute>(choice));
+        has_route_ = true;
+        out_.route = route_.route.harness + ", " + route_.route.provider + ", " +
+                     route_.route.model + ", thinking " + route_.route.thinking + " (" +
+                     route_.reason + ")";
+    }
+
+    [[nodiscard]] std::vector<sandbox::Place> places() const {
+        sandbox::PlaceFacts facts;
+        facts.layout = &setting_.layout;
+        facts.home = variable(setting_.env, "HOME");
+        facts.config_home = variable(setting_.env, "XDG_CONFIG_HOME");
+        facts.data_roots = {setting_.data_root, setting_.system.data_root};
+        facts.config_dirs = {setting_.system.directory};
+        facts.config_files = {setting_.system.file, setting_.business.file};
+        facts.roles_dir = setting_.system.roles_dir;
+        facts.plugin_dirs = setting_.system.plugin_dirs;
+        for (const auto& [name, module] : setting_.modules.modules) {
+            facts.module_dirs.push_back(module.directory);
+        }
+        for (const char* name : {"mosaic-broker", "mosaic-runner"}) {
+            if (auto path = find_beside(name)) {
+                facts.programs.push_back(std::move(*path));
+            }
+        }
+        if (route_.program) {
+            facts.programs.push_back(route_.program->real);
+        }
+        for (const auto& [name, helper] : route_.helpers) {
+            facts.programs.push_back(helper.real);
+        }
+        for (const auto& [name, other] : setting_.business.roles) {
+            if (name != instance_.name) {
+                facts.others.push_back({name, other.workspace, other.shared_workspace});
+            }
+        }
+        facts.shared = instance_.shared_workspace;
+        return sandbox::resolve_places(sandbox::forbidden_places(facts));
+    }
+
+    void open_workspace() {
+        auto opened = sandbox::open_workspace(instance_.workspace, places());
+        if (!opened) {
+            refuse(opened.error().code, opened.error().reason);
+            workspace_ = instance_.workspace;
+            return;
+        }
+        workspace_ = opened->path;
+    }
+
+    void set_paths() {
+        paths_.run_dir = registry::run_dir(setting_.data_root, {setting_.business.id, kRun});
+        paths_.bundle = registry::join(paths_.run_dir, registry::kBundle);
+        paths_.home = registry::join(paths_.run_dir, registry::kRwHome);
+        paths_.tool_socket = registry::join(paths_.run_dir, registry::kToolSocket);
+        paths_.turn_marker = registry::join(paths_.run_dir, registry::kTurnMarker);
+        paths_.session_dir = registry::join(paths_.run_dir, registry::kRwSession);
+        paths_.workspace = workspace_;
+        paths_.broker_socket = registry::bus_socket_path(setting_.data_root);
+        paths_.launch_socket = instance_.may_launch()
+                                   ? registry::launch_socket_path(setting_.data_root)
+                                   : std::string();
+    }
+
+    Result<void> add_environment() {
+        sandbox::EnvironmentSpec wanted;
+        wanted.host = &setting_.env;
+        wanted.run = kRun;
+        wanted.run_dir = paths_.run_dir;
+        wanted.path_dirs = harness::path_directories(route_);
+        wanted.provider = route_.variables;
+        wanted.pass_env = setting_.system.sandbox.pass_env;
+        MOSAIC_TRY_ASSIGN(const sandbox::SessionEnvironment env,
+                          sandbox::session_environment(wanted));
+        for (const std::string& entry : env.variables) {
+            out_.variables.push_back(entry.substr(0, entry.find('=')));
+        }
+        out_.warnings = env.warnings;
+        for (const sandbox::CaPath& ca : env.ca_paths) {
+            add_mounts(ca.path, "the certificates that " + ca.variable + " names", false);
+        }
+        return {};
+    }
+
+    void add_mounts(const std::string& path, const std::string& reason, bool optional) {
+        auto mounts = sandbox::mounts_for(setting_.layout, path, reason);
+        if (mounts) {
+            extra_.insert(extra_.end(), mounts->begin(), mounts->end());
+        } else if (!optional || mounts.error().code != Code::missing) {
+            refuse(Refusal::sandbox_unavailable, mounts.error().text);
+        }
+    }
+
+    void add_host_paths(const harness::RunFacts& facts) {
+        const auto paths = harness::host_paths(facts);
+        if (!paths) {
+            refuse(Refusal::sandbox_unavailable, paths.error().text);
+            return;
+        }
+        for (const harness::HostPath& path : *paths) {
+            add_mounts(path.path, path.reason, path.optional);
+        }
+    }
+
+    void add_binds() {
+        sandbox::SandboxSpec spec;
+        spec.layout = setting_.layout;
+        spec.run_dir = paths_.run_dir;
+        spec.stage_dir = registry::join(registry::stage_dir(setting_.data_root), kStage);
+        spec.workspace = workspace_;
+        spec.bus_socket = paths_.broker_socket;
+        spec.launch_socket = paths_.launch_socket;
+        spec.extra = extra_;
+        spec.shm_bytes = setting_.system.limits.shm_bytes;
+        out_.binds = sandbox::binds(spec);
+        if (!setting_.layout.missing.empty()) {
+            refuse(Refusal::sandbox_unavailable, setting_.layout.missing);
+        }
+    }
+
+    const Setting& setting_;
+    const config::Instance& instance_;
+    WouldBeRun out_;
+    std::string contract_;
+    harness::ChosenRoute route_;
+    bool has_route_ = false;
+    std::string workspace_;
+    harness::RunPaths paths_;
+    std::vector<sandbox::Bind> extra_;
+};
+
+}  // namespace
+
+Result<WouldBeRun> would_be_run(const Setting& setting, const config::Instance& instance) {
+    return Builder(setting, instance).build();
+}
+
+}  // namespace mosaic::cli

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -219,7 +220,7 @@ bool load(const fs::path& root, Tree& tree) {
                 continue;
             }
             if (!read_file(entry.path(), text)) {
-                std::fprintf(stderr, "tidy: can't read %s\n", entry.path().c_str());
+                std::cerr << "tidy: can't read " << entry.path().string() << "\n";
                 return false;
             }
             File file{fs::relative(entry.path(), root).generic_string(), split_lines(text), {}};
@@ -292,7 +293,9 @@ std::vector<std::string> cmake_words(const File& file) {
         std::string text;
         for (const char c : line.substr(0, line.find('#'))) {
             const bool bracket = c == '(' || c == ')';
-            text += bracket ? std::string{' ', c, ' '} : std::string{c};
+            text.append(bracket ? 1 : 0, ' ');
+            text.push_back(c);
+            text.append(bracket ? 1 : 0, ' ');
         }
         std::istringstream stream(text);
         for (std::string word; stream >> word;) {
@@ -386,9 +389,9 @@ void check_includes(const Tree& tree, const File& file, Findings& findings) {
         if (name.find('/') == std::string::npos || tree.rooms.count(other) == 0) {
             findings.add(file.path, i + 1, "includes are written \"room/file.h\"");
         } else if (other != room && row->second.count(other) == 0) {
-            findings.add(file.path, i + 1, room + " may not include " + other + " (docs/rooms.md)");
+            findings.add(file.path, i + 1, "docs/rooms.md says that it may not include " + other);
         } else if (other != room && declared && depends.count(other) == 0) {
-            findings.add(file.path, i + 1, "CMakeLists.txt doesn't name " + other + " in DEPENDS");
+            findings.add(file.path, i + 1, "DEPENDS in CMakeLists.txt doesn't name " + other);
         }
     }
 }
@@ -580,13 +583,13 @@ void check_readmes(const fs::path& root, const Tree& tree, Findings& findings) {
 
 int main(int argc, char** argv) {
     if (argc != 2) {
-        std::fprintf(stderr, "usage: tidy ROOT\n");
+        std::cerr << "usage: tidy ROOT\n";
         return 2;
     }
     const fs::path root = argv[1];
     Tree tree;
     if (!load_rooms(root, tree)) {
-        std::fprintf(stderr, "tidy: %s/docs/rooms.md has no table of rooms\n", root.c_str());
+        std::cerr << "tidy: " << root.string() << "/docs/rooms.md has no table of rooms\n";
         return 2;
     }
     if (!load(root, tree)) {

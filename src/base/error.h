@@ -64,4 +64,4 @@ void ignore(T&& /*result*/, const char* /*why*/) {}
         return ::tl::unexpected<::mosaic::Error>( \
             std::move(MOSAIC_TRY_JOIN(mosaic_try_, __LINE__).error())); \
     } \
-    target = std::move(*MOSAIC_TRY_JOIN(mosaic_try_, __LINE__))
+    target = std::move(*MOSAIC_TRY_JOIN(mosaic_try_, __LINE__)) /* NOLINT: may be a declaration */

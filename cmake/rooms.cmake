@@ -24,6 +24,7 @@ endfunction()
 function(mosaic_test name)
   cmake_parse_arguments(TEST "" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc ${TEST_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${name} PRIVATE ${MOSAIC_WARNINGS})
   # doctest's own macros expand to old-style casts and shadowed names on GCC 12.

@@ -338,8 +338,8 @@ Step go_live(Builder b) {
     b.facts().replied = true;
     b.leave_setup();
     b.effect(EffectKind::disarm_deadline)
-        .effect(EffectKind::reply_launched)
-        .effect(EffectKind::log_launch);
+        .effect(EffectKind::log_launch)
+        .effect(EffectKind::reply_launched);
     return b.enter(Phase::live).done();
 }
 

@@ -279,8 +279,8 @@ TEST_CASE("a launch goes through its stages in order") {
               .phase == Phase::live);
     CHECK(effects == std::vector<EffectKind>{EffectKind::leave_setup,
                                              EffectKind::disarm_deadline,
-                                             EffectKind::reply_launched,
-                                             EffectKind::log_launch});
+                                             EffectKind::log_launch,
+                                             EffectKind::reply_launched});
 }
 
 TEST_CASE("a claim that is known before the write's completion counts") {

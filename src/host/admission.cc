@@ -1,0 +1,262 @@
+#include "host/admission.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "harness/bundle.h"
+#include "host/plan.h"
+#include "launch/checks.h"
+#include "process/files.h"
+#include "registry/layout.h"
+#include "sandbox/workspace.h"
+
+namespace mosaic::host {
+namespace {
+
+constexpr uint64_t kContractBytesMax = uint64_t{1024} * 1024;
+
+// Gathers one fact after the other; each returns false when its check fails.
+class Gatherer {
+  public:
+    Gatherer(const AdmissionParts& parts, const Ask& ask) : parts_(parts), ask_(ask) {}
+
+    Decision run(bool again) {
+        Decision out;
+        if (business() && seat() && contract() && route() && sandbox(again, out) && workspace() &&
+            thread() && model() && room()) {
+            if (!out.wait_for_probe) {
+                build(out);
+            }
+        }
+        if (const auto refusal = launch::first_refusal(facts_)) {
+            out.refusal = refusal;
+            out.reason = reason_;
+            out.wait_for_probe = false;
+        }
+        return out;
+    }
+
+  private:
+    const Settings& settings() const { return parts_.settings; }
+
+    bool fail_with(bool& fact, std::string reason) {
+        fact = false;
+        reason_ = std::move(reason);
+        return false;
+    }
+
+    bool fail_with(std::optional<Refusal>& fact, Refusal code, std::string reason) {
+        fact = code;
+        reason_ = std::move(reason);
+        return false;
+    }
+
+    bool business() {
+        const config::Business& business = settings().business;
+        if (!business.launch) {
+            return fail_with(facts_.launch_configured,
+                             "business " + business.id + " has no launch block");
+        }
+        const std::string& name = ask_.target.instance;
+        const auto& listed = business.launch->instances;
+        const bool by_human = ask_.caller.kind != Caller::Kind::session;
+        const bool is_listed = std::find(listed.begin(), listed.end(), name) != listed.end();
+        instance_ = business.find(name);
+        if (instance_ == nullptr || !(is_listed || (by_human && name == business.launch->by))) {
+            return fail_with(facts_.listed, name + " isn't in launch.instances");
+        }
+        if (name == business.launch->by && !by_human) {
+            return fail_with(facts_.listed, "only " + business.human + " launches " + name);
+        }
+        return true;
+    }
+
+    bool seat() {
+        if (parts_.runs.is_taken(ask_.target) || parts_.recovery.is_taken(ask_.target)) {
+            return fail_with(facts_.seat_free, describe(ask_.target) + " is running");
+        }
+        return true;
+    }
+
+    bool contract() {
+        const std::string path = settings().system.roles_dir + "/" + instance_->definition + ".md";
+        auto text = process::read_file(path, kContractBytesMax);
+        if (!text) {
+            return fail_with(
+                facts_.has_contract,
+                "role " + instance_->definition + " has no contract file: " + text.error().text);
+        }
+        contract_ = std::move(*text);
+        return true;
+    }
+
+    bool route() {
+        auto choice = harness::choose_route(*instance_, settings().modules, settings().env);
+        if (const auto* refusal = std::get_if<harness::RouteRefusal>(&choice)) {
+            return fail_with(facts_.route, refusal->code, refusal->reason);
+        }
+        route_ = std::move(std::get<harness::ChosenRoute>(choice));
+        return true;
+    }
+
+    bool sandbox(bool again, Decision& out) {
+        if (!settings().layout.missing.empty()) {
+            return fail_with(
+                facts_.sandbox, Refusal::sandbox_unavailable, settings().layout.missing);
+        }
+        switch (parts_.probe.ask(again)) {
+            case Probe::Answer::works:
+                return true;
+            case Probe::Answer::unknown:
+                out.wait_for_probe = true;
+                return true;
+            case Probe::Answer::broken:
+                break;
+        }
+        const sandbox::Unavailable& why = parts_.probe.unavailable();
+        return fail_with(facts_.sandbox,
+                         Refusal::sandbox_unavailable,
+                         why.reason + (why.remedy.empty() ? "" : "; " + why.remedy));
+    }
+
+    [[nodiscard]] std::vector<sandbox::Place> places() const {
+        const Settings& s = settings();
+        sandbox::PlaceFacts facts;
+        facts.layout = &s.layout;
+        const auto variable = [&](const char* name) {
+            const auto found = s.env.find(name);
+            return found == s.env.end() ? std::string() : found->second;
+        };
+        facts.home = variable("HOME");
+        facts.config_home = variable("XDG_CONFIG_HOME");
+        facts.data_roots = {parts_.root.path, s.system.data_root};
+        facts.config_dirs = {s.system.directory};
+        facts.config_files = {s.system.file, s.business.file};
+        facts.roles_dir = s.system.roles_dir;
+        facts.plugin_dirs = s.system.plugin_dirs;
+        for (const auto& [name, module] : s.modules.modules) {
+            facts.module_dirs.push_back(module.directory);
+        }
+        facts.programs = {s.programs.broker, s.programs.runner};
+        if (route_.program) {
+            facts.programs.push_back(route_.program->real);
+        }
+        for (const auto& [name, helper] : route_.helpers) {
+            facts.programs.push_back(helper.real);
+        }
+        for (const auto& [name, other] : s.business.roles) {
+            if (name != instance_->name) {
+                facts.others.push_back({name, other.workspace, other.shared_workspace});
+            }
+        }
+        facts.shared = instance_->shared_workspace;
+        return sandbox::resolve_places(sandbox::forbidden_places(facts));
+    }
+
+    bool workspace() {
+        auto opened = sandbox::open_workspace(instance_->workspace, places());
+        if (!opened) {
+            return fail_with(facts_.workspace, opened.error().code, opened.error().reason);
+        }
+        workspace_ = std::move(*opened);
+        return true;
+    }
+
+    // Every directory of the thread's store that exists must be ours and private; what doesn't is
+    // made when the launch is prepared.
+    bool thread() {
+        if (ask_.target.thread.empty()) {
+            return true;
+        }
+        UniqueFd at(::dup(parts_.root.root.get()));
+        std::string path = parts_.root.path;
+        for (const std::string& name : {std::string(registry::kThreads),
+                                        settings().business.id,
+                                        ask_.target.instance,
+                                        ask_.target.thread,
+                                        std::string(registry::kThreadSession)}) {
+            path += "/" + name;
+            auto next = process::open_private_directory(at.get(), name);
+            if (!next && next.error().code == Code::missing) {
+                return true;
+            }
+            if (!next) {
+                return fail_with(facts_.thread_safe, path + ": " + next.error().text);
+            }
+            at = std::move(*next);
+        }
+        return true;
+    }
+
+    bool model() {
+        const auto& models = settings().business.launch->models;
+        const auto found =
+            std::find_if(models.begin(), models.end(), [&](const config::ModelLimit& m) {
+                return m.provider == route_.route.provider && m.model == route_.route.model;
+            });
+        if (found == models.end()) {
+            return fail_with(
+                facts_.model_known,
+                route_.route.provider + " " + route_.route.model + " isn't in launch.models");
+        }
+        limit_ = &*found;
+        return true;
+    }
+
+    bool room() {
+        const int64_t running = parts_.runs.count(limit_->provider, limit_->model);
+        if (running >= limit_->max) {
+            return fail_with(facts_.has_room,
+                             limit_->provider + " " + limit_->model + " sessions: " +
+                                 std::to_string(running) + " of " + std::to_string(limit_->max));
+        }
+        const int64_t account_max = settings().business.launch->account_max;
+        const int64_t on_account = parts_.runs.count_account(route_.account);
+        if (account_max > 0 && !route_.account.empty() && on_account >= account_max) {
+            return fail_with(facts_.has_room,
+                             "sessions on the account of " + route_.account + ": " +
+                                 std::to_string(on_account) + " of " + std::to_string(account_max));
+        }
+        if (!parts_.runs.has_room()) {
+            return fail_with(facts_.has_room, "the host runs as many sessions as it can");
+        }
+        return true;
+    }
+
+    void build(Decision& out) {
+        PlanFacts facts{settings(),
+                        parts_.root,
+                        ask_,
+                        *instance_,
+                        route_,
+                        contract_,
+                        parts_.probe.bwrap_version()};
+        auto plan = make_plan(facts, std::move(workspace_));
+        if (!plan) {
+            ignore(fail_with(facts_.sandbox, Refusal::sandbox_unavailable, plan.error().text),
+                   "the refusal is in the facts");
+            return;
+        }
+        out.plan = std::move(*plan);
+    }
+
+    const AdmissionParts& parts_;
+    const Ask& ask_;
+    launch::CheckFacts facts_;
+    std::string reason_;
+    const config::Instance* instance_ = nullptr;
+    const config::ModelLimit* limit_ = nullptr;
+    std::string contract_;
+    harness::ChosenRoute route_;
+    sandbox::Workspace workspace_;
+};
+
+}  // namespace
+
+Decision decide(const AdmissionParts& parts, const Ask& ask, bool again) {
+    return Gatherer(parts, ask).run(again);
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "host/data_root.h"
+#include "host/probe.h"
+#include "host/recovery.h"
+#include "host/run_slot.h"
+#include "host/runs.h"
+#include "host/settings.h"
+
+namespace mosaic::host {
+
+// What the checks say to one request.
+struct Decision {
+    bool wait_for_probe = false;  // ask again when the probe is settled
+    std::optional<Refusal> refusal;
+    std::string reason;
+    Plan plan;  // when neither
+};
+
+struct AdmissionParts {
+    const Settings& settings;
+    const DataRoot& root;
+    const Runs& runs;
+    const Recovery& recovery;
+    Probe& probe;
+};
+
+// Checks 2 to 9 of a launch request, in the contract's order, and the plan of a launch that passes
+// them. Facts are gathered in the same order and no further than the first that fails; which one
+// decides is launch/checks.h's. Makes nothing on disk.
+[[nodiscard]] Decision decide(const AdmissionParts& parts, const Ask& ask, bool again);
+
+}  // namespace mosaic::host

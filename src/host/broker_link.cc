@@ -1,0 +1,525 @@
+#include "host/broker_link.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/secret.h"
+#include "host/log.h"
+#include "process/pidfd.h"
+#include "wire/limits.h"
+
+namespace mosaic::host {
+namespace {
+
+using launch::Event;
+using launch::EventKind;
+using wire::Reply;
+using wire::Request;
+
+constexpr int64_t kRestartMsMin = 50;
+constexpr int64_t kRestartMsMax = 5'000;
+
+json::Value empty_object() {
+    return json::Value(json::Object{});
+}
+
+}  // namespace
+
+BrokerLink::BrokerLink(Loop& loop, BrokerPrograms programs, int bus_socket, int admin_socket)
+    : loop_(loop),
+      programs_(std::move(programs)),
+      bus_socket_(bus_socket),
+      admin_socket_(admin_socket),
+      lines_(limits::kFrameBytesMax) {
+    own(recv_op_, Owner::control_recv, 0);
+    own(send_op_, Owner::control_send, 0);
+    own(exit_op_, Owner::broker_exit, 0);
+    own(exec_op_, Owner::broker_exec, 0);
+}
+
+BrokerLink::~BrokerLink() = default;
+
+void BrokerLink::set_config(wire::BrokerConfig config) {
+    config_ = std::move(config);
+}
+
+void BrokerLink::start() {
+    MOSAIC_ASSERT(state_ == State::down && !running_);
+    int pair[2] = {-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        log_line("no socketpair for the broker: " + errno_text(errno));
+        restart_when_quiet();
+        return;
+    }
+    control_.reset(pair[0]);
+    const UniqueFd theirs(pair[1]);
+    process::SpawnSpec spec;
+    spec.path = programs_.broker;
+    spec.argv = {"mosaic-broker",
+                 "--store",
+                 programs_.store,
+                 "--control-fd",
+                 "3",
+                 "--bus-fd",
+                 "4",
+                 "--admin-fd",
+                 "5"};
+    spec.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
+    spec.descriptors = {{theirs.get(), 3}, {bus_socket_, 4}, {admin_socket_, 5}, {2, 2}};
+    spec.parent_death_kill = true;
+    auto child = process::spawn(spec);
+    if (!child) {
+        log_line("the broker can't be started: " + child.error().text);
+        control_.reset();
+        restart_when_quiet();
+        return;
+    }
+    child_.emplace(std::move(*child));
+    running_ = true;
+    state_ = State::starting;
+    lines_ = wire::LineBuffer(limits::kFrameBytesMax);
+    loop_.ring->poll(exit_op_, child_->pidfd(), POLLIN);
+    loop_.ring->poll(exec_op_, child_->exec_result(), POLLIN);
+    loop_.ring->recv(recv_op_, control_.get(), buffer_.data(), buffer_.size());
+    Pending pending;
+    pending.kind = Kind::config;
+    send_request("config", config_.to_value(), std::move(pending));
+}
+
+void BrokerLink::shut_down() {
+    stopping_ = true;
+    if (control_.valid()) {
+        // The broker sees the end of file, finishes what it has read, and exits.
+        ::shutdown(control_.get(), SHUT_WR);
+    }
+}
+
+void BrokerLink::on_exec() {
+    const auto started = child_->finish_exec();
+    if (!started) {
+        BrokerNews news;
+        news.kind = BrokerNews::Kind::fatal;
+        news.text = "the broker can't be started: " + started.error().text;
+        news_.push_back(std::move(news));
+    }
+}
+
+void BrokerLink::on_exit() {
+    const auto exit = process::reap(child_->pidfd());
+    running_ = false;
+    if (exit && exit->signal == 0 && exit->exit_code == exit_code::kRefused) {
+        BrokerNews news;
+        news.kind = BrokerNews::Kind::fatal;
+        news.text = "the broker refused to start; its message is above";
+        news_.push_back(std::move(news));
+    }
+    if (!stopping_ && exit) {
+        log_line("the broker ended (" +
+                 (exit->signal != 0 ? process::signal_name(exit->signal)
+                                    : "exit " + std::to_string(exit->exit_code)) +
+                 "); starting another");
+    }
+    restart_when_quiet();
+}
+
+// The connection is of no more use: everything asked over it fails, and the child goes.
+void BrokerLink::lose(const std::string& why) {
+    if (state_ == State::down) {
+        return;
+    }
+    if (!why.empty()) {
+        log_line("the broker's connection is lost: " + why);
+    }
+    state_ = State::down;
+    if (running_) {
+        ignore(process::signal_pidfd(child_->pidfd(), SIGKILL), "gone is what is wanted");
+    }
+    ::shutdown(control_.get(), SHUT_RDWR);
+    fail_pending();
+    BrokerNews news;
+    news.kind = BrokerNews::Kind::gone;
+    news_.push_back(std::move(news));
+    restart_when_quiet();
+}
+
+void BrokerLink::restart_when_quiet() {
+    const bool quiet = recv_op_.idle() && send_op_.idle() && exit_op_.idle() && exec_op_.idle();
+    if (running_ || state_ != State::down || !quiet) {
+        return;
+    }
+    child_.reset();
+    control_.reset();
+    wipe(sending_);
+    wipe(to_send_);
+    sent_ = 0;
+    if (stopping_) {
+        return;
+    }
+    const int64_t delay = std::min(kRestartMsMin << std::min(restarts_, 10U), kRestartMsMax);
+    ++restarts_;
+    loop_.set_timer(TimerKind::broker_restart, 0, ++generation_, milliseconds(delay));
+}
+
+void BrokerLink::on_restart(uint32_t generation) {
+    if (generation == generation_ && state_ == State::down && !running_ && !stopping_) {
+        start();
+    }
+}
+
+void BrokerLink::fail_pending() {
+    std::map<int64_t, Pending> lost = std::exchange(pending_, {});
+    for (auto& [id, pending] : lost) {
+        switch (pending.kind) {
+            case Kind::authorize:
+                loop_.post(pending.slot, Event{EventKind::refused, Refusal::broker_unavailable});
+                break;
+            case Kind::bind:
+                loop_.post(pending.slot, EventKind::broker_lost);
+                break;
+            case Kind::end:
+            case Kind::end_leftover:
+                ends_.push_back(std::move(pending));
+                break;
+            case Kind::config:
+            case Kind::bound:
+            case Kind::refuse:
+                break;
+        }
+    }
+}
+
+void BrokerLink::send_request(const std::string& verb, json::Value args, Pending pending) {
+    Request request;
+    request.id = next_id_++;
+    request.verb = verb;
+    request.args = std::move(args);
+    pending_.emplace(request.id, std::move(pending));
+    send_text(wire::encode(request));
+}
+
+void BrokerLink::send_text(std::string text) {
+    to_send_ += text;
+    wipe(text);
+    send_more();
+}
+
+void BrokerLink::send_more() {
+    if (!send_op_.idle() || !control_.valid() || state_ == State::down) {
+        return;
+    }
+    if (sent_ == sending_.size()) {
+        sending_ = std::exchange(to_send_, {});
+        sent_ = 0;
+    }
+    if (!sending_.empty()) {
+        loop_.ring->send(
+            send_op_, control_.get(), sending_.data() + sent_, sending_.size() - sent_);
+    }
+}
+
+void BrokerLink::on_send_done() {
+    const int result = send_op_.result();
+    if (result < 0) {
+        lose(errno_text(-result));
+        restart_when_quiet();
+        return;
+    }
+    sent_ += static_cast<size_t>(result);
+    if (sent_ == sending_.size()) {
+        sending_.clear();
+        sent_ = 0;
+    }
+    send_more();
+    restart_when_quiet();
+}
+
+void BrokerLink::on_recv_done() {
+    const int result = recv_op_.result();
+    if (result <= 0) {
+        lose(result == 0 || stopping_ ? "" : errno_text(-result));
+        restart_when_quiet();
+        return;
+    }
+    lines_.append({buffer_.data(), static_cast<size_t>(result)});
+    explicit_bzero(buffer_.data(), static_cast<size_t>(result));
+    while (auto line = lines_.next()) {
+        handle_line(std::move(*line));
+    }
+    if (lines_.overlong()) {
+        lose("a line of more than " + std::to_string(limits::kFrameBytesMax) + " bytes");
+    }
+    if (state_ == State::down) {
+        restart_when_quiet();
+        return;
+    }
+    loop_.ring->recv(recv_op_, control_.get(), buffer_.data(), buffer_.size());
+}
+
+void BrokerLink::handle_line(std::string line) {
+    auto frame = wire::decode_frame(line);
+    wipe(line);
+    if (state_ == State::down) {
+        return;
+    }
+    if (!frame) {
+        lose("not a frame: " + frame.error().text);
+        return;
+    }
+    if (const Request* request = std::get_if<Request>(&*frame)) {
+        handle_request(*request);
+    } else {
+        handle_reply(std::get<Reply>(*frame));
+    }
+}
+
+void BrokerLink::handle_reply(const Reply& reply) {
+    const auto found = pending_.find(reply.id);
+    if (found == pending_.end()) {
+        return;
+    }
+    const Pending pending = std::move(found->second);
+    pending_.erase(found);
+    switch (pending.kind) {
+        case Kind::config:
+            on_config_reply(reply);
+            break;
+        case Kind::bound:
+            on_bound_reply(reply);
+            break;
+        case Kind::authorize:
+            on_authorize_reply(pending, reply);
+            break;
+        case Kind::bind:
+            on_bind_reply(pending, reply);
+            break;
+        case Kind::end:
+        case Kind::end_leftover:
+            on_end_reply(pending, reply);
+            break;
+        case Kind::refuse:
+            break;
+    }
+}
+
+void BrokerLink::on_config_reply(const Reply& reply) {
+    if (!reply.ok) {
+        lose("it refused the configuration: " + reply.error + " " + reply.message);
+        return;
+    }
+    state_ = State::asking;
+    Pending pending;
+    pending.kind = Kind::bound;
+    send_request("bound", wire::BoundArgs{candidates_}.to_value(), std::move(pending));
+}
+
+void BrokerLink::on_bound_reply(const Reply& reply) {
+    auto bound = wire::BoundResult::from(reply.result);
+    if (!reply.ok || !bound) {
+        lose("no list of bound runs: " + (reply.ok ? bound.error().text : reply.message));
+        return;
+    }
+    state_ = State::ready;
+    restarts_ = 0;
+    BrokerNews news;
+    news.kind = BrokerNews::Kind::ready;
+    news.bound = std::move(*bound);
+    news_.push_back(std::move(news));
+    send_ends();
+}
+
+void BrokerLink::authorize(SlotRef slot, const wire::AuthorizeLaunchArgs& args) {
+    if (!ready()) {
+        loop_.post(slot, Event{EventKind::refused, Refusal::broker_unavailable});
+        return;
+    }
+    Pending pending;
+    pending.kind = Kind::authorize;
+    pending.slot = slot;
+    send_request("authorizeLaunch", args.to_value(), std::move(pending));
+}
+
+void BrokerLink::on_authorize_reply(const Pending& pending, const Reply& reply) {
+    if (reply.ok) {
+        loop_.post(pending.slot, EventKind::authorized);
+        return;
+    }
+    if (!reply.decision.empty()) {
+        BrokerNews news;
+        news.kind = BrokerNews::Kind::decision;
+        news.slot = pending.slot;
+        news.decision = reply.decision;
+        news_.push_back(std::move(news));
+    }
+    const auto code = refusal_from(reply.error);
+    loop_.post(pending.slot, Event{EventKind::refused, code.value_or(Refusal::broker_unavailable)});
+}
+
+void BrokerLink::bind(SlotRef slot, const wire::BindLaunchArgs& args) {
+    if (!ready()) {
+        loop_.post(slot, EventKind::broker_lost);
+        return;
+    }
+    Pending pending;
+    pending.kind = Kind::bind;
+    pending.slot = slot;
+    send_request("bindLaunch", args.to_value(), std::move(pending));
+}
+
+void BrokerLink::on_bind_reply(const Pending& pending, const Reply& reply) {
+    BrokerNews news;
+    news.kind = BrokerNews::Kind::bound;
+    news.slot = pending.slot;
+    const json::Value* cap = reply.ok ? reply.result.find("cap") : nullptr;
+    if (cap == nullptr || cap->string() == nullptr) {
+        news.text = reply.ok ? "no capability in the answer" : reply.error + ": " + reply.message;
+        news_.push_back(std::move(news));
+        loop_.post(pending.slot, EventKind::bind_refused);
+        return;
+    }
+    news.cap = *cap->string();
+    news_.push_back(std::move(news));
+    loop_.post(pending.slot, EventKind::bound);
+}
+
+void BrokerLink::end(SlotRef slot, const wire::EndLaunchArgs& args) {
+    Pending pending;
+    pending.kind = Kind::end;
+    pending.slot = slot;
+    pending.end = args;
+    send_end(std::move(pending));
+}
+
+void BrokerLink::end_leftover(uint32_t leftover, const wire::EndLaunchArgs& args) {
+    Pending pending;
+    pending.kind = Kind::end_leftover;
+    pending.leftover = leftover;
+    pending.end = args;
+    send_end(std::move(pending));
+}
+
+void BrokerLink::send_end(Pending pending) {
+    if (!ready()) {
+        ends_.push_back(std::move(pending));
+        return;
+    }
+    json::Value args = pending.end.to_value();
+    send_request("endLaunch", std::move(args), std::move(pending));
+}
+
+void BrokerLink::send_ends() {
+    std::deque<Pending> waiting = std::exchange(ends_, {});
+    for (Pending& pending : waiting) {
+        send_end(std::move(pending));
+    }
+}
+
+void BrokerLink::on_end_reply(const Pending& pending, const Reply& reply) {
+    auto result = wire::EndLaunchResult::from(reply.result);
+    if (!reply.ok || !result) {
+        // It must not be lost: a broker whose disk is full, say, is asked again.
+        log_line("the end of run " + pending.end.run + " isn't recorded yet: " +
+                 (reply.ok ? result.error().text : reply.error + " " + reply.message));
+        ends_.push_back(pending);
+        loop_.set_timer(TimerKind::ends_retry, 0, 0, seconds(1));
+        return;
+    }
+    BrokerNews news;
+    news.end = std::move(*result);
+    news.run = pending.end.run;
+    if (pending.kind == Kind::end) {
+        news.kind = BrokerNews::Kind::end;
+        news.slot = pending.slot;
+        news_.push_back(std::move(news));
+        loop_.post(pending.slot, EventKind::ended);
+        return;
+    }
+    const bool first = news.end.first;
+    news.kind = BrokerNews::Kind::recovered;
+    news.leftover = pending.leftover;
+    news_.push_back(std::move(news));
+    loop_.post(pending.leftover,
+               first ? launch::LeftoverEvent::ended : launch::LeftoverEvent::ended_before);
+}
+
+void BrokerLink::on_ends_retry() {
+    if (ready()) {
+        send_ends();
+    }
+}
+
+void BrokerLink::refuse(const wire::RefuseArgs& args) {
+    if (ready()) {
+        send_request("refuse", args.to_value(), Pending{});
+    }
+}
+
+void BrokerLink::reply(const Reply& reply) {
+    if (state_ != State::down) {
+        send_text(wire::encode(reply));
+    }
+}
+
+void BrokerLink::handle_request(const Request& request) {
+    BrokerNews news;
+    news.request_id = request.id;
+    if (request.verb == "claimed" || request.verb == "released") {
+        const auto args = wire::RunArgs::from(request.args);
+        if (args) {
+            news.kind =
+                request.verb == "claimed" ? BrokerNews::Kind::claimed : BrokerNews::Kind::released;
+            news.run = args->run;
+            news_.push_back(std::move(news));
+        }
+        reply(args ? wire::reply_ok(request.id, empty_object())
+                   : wire::reply_error(request.id, "bad-request", args.error().text));
+        return;
+    }
+    if (request.verb == "launch") {
+        const auto args = wire::HumanLaunchArgs::from(request.args);
+        if (!args) {
+            reply(wire::reply_error(request.id, "bad-request", args.error().text));
+            return;
+        }
+        news.kind = BrokerNews::Kind::launch;
+        news.launch = *args;
+        news_.push_back(std::move(news));
+        return;
+    }
+    if (request.verb == "stop") {
+        const auto args = wire::StopArgs::from(request.args);
+        if (!args) {
+            reply(wire::reply_error(request.id, "bad-request", args.error().text));
+            return;
+        }
+        news.kind = BrokerNews::Kind::stop;
+        news.stop = *args;
+        news_.push_back(std::move(news));
+        return;
+    }
+    reply(wire::reply_error(request.id, "unknown-verb", "the host has no verb " + request.verb));
+}
+
+size_t BrokerLink::ends_waiting() const {
+    size_t waiting = ends_.size();
+    for (const auto& [id, pending] : pending_) {
+        waiting += pending.kind == Kind::end || pending.kind == Kind::end_leftover ? 1 : 0;
+    }
+    return waiting;
+}
+
+std::optional<BrokerNews> BrokerLink::take_news() {
+    if (news_.empty()) {
+        return std::nullopt;
+    }
+    BrokerNews news = std::move(news_.front());
+    news_.pop_front();
+    return news;
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/loop.h"
+#include "process/spawn.h"
+#include "wire/lines.h"
+#include "wire/messages.h"
+
+namespace mosaic::host {
+
+// What the link tells the host, in the order it happened.
+struct BrokerNews {
+    enum class Kind {
+        ready,      // a broker serves: our config is accepted, its bound runs are in `bound`
+        gone,       // it died or hung up; it will be started again
+        fatal,      // it ended in a way that starting again can't mend (`text`)
+        claimed,    // run
+        released,   // run
+        launch,     // a human's launch: answer request_id
+        stop,       // a human's stop: answer request_id
+        recovered,  // the answer to endLaunch for a leftover: `end`
+        end,        // the answer to endLaunch for a run: `end`
+        bound,      // the answer to bindLaunch: `cap`, or why not: `text`
+        decision,   // an authorization waits for `decision`; its run event follows
+    };
+    Kind kind = Kind::gone;
+    std::string run;
+    std::string text;
+    int64_t request_id = 0;
+    wire::BoundResult bound;
+    wire::HumanLaunchArgs launch;
+    wire::StopArgs stop;
+    SlotRef slot;
+    uint32_t leftover = 0;
+    wire::EndLaunchResult end;
+    std::string cap;  // wipe after use
+    std::string decision;
+};
+
+struct BrokerPrograms {
+    std::string broker;  // path of mosaic-broker
+    std::string store;   // path of broker.sqlite
+};
+
+// The broker child and the socketpair to it. Starts it, starts it again with a growing delay when
+// it dies alone, and keeps what must not be lost: an endLaunch is sent again to the next broker
+// until it is answered. Other requests of a dead broker are answered as failed to their run.
+class BrokerLink {
+  public:
+    // The listening sockets stay ours and open; each broker inherits them.
+    BrokerLink(Loop& loop, BrokerPrograms programs, int bus_socket, int admin_socket);
+    ~BrokerLink();
+    BrokerLink(const BrokerLink&) = delete;
+    BrokerLink& operator=(const BrokerLink&) = delete;
+
+    // Sent to every broker first.
+    void set_config(wire::BrokerConfig config);
+
+    // Which runs the first question for bound runs asks about.
+    void set_candidates(std::vector<std::string> runs) { candidates_ = std::move(runs); }
+
+    void start();
+    // Ends the broker: it finishes what it has and exits. broker_gone() tells when.
+    void shut_down();
+
+    [[nodiscard]] bool ready() const { return state_ == State::ready; }
+
+    [[nodiscard]] bool broker_gone() const { return state_ == State::down && !running_; }
+
+    // Answers by run events: authorized or refused; bound (see take_news) or bind_refused or
+    // broker_lost; ended (see take_news).
+    void authorize(SlotRef slot, const wire::AuthorizeLaunchArgs& args);
+    void bind(SlotRef slot, const wire::BindLaunchArgs& args);
+    void end(SlotRef slot, const wire::EndLaunchArgs& args);
+    void end_leftover(uint32_t leftover, const wire::EndLaunchArgs& args);
+    void refuse(const wire::RefuseArgs& args);
+
+    // Replies to the broker's own requests (human launches and stops).
+    void reply(const wire::Reply& reply);
+
+    // Endings that the broker has yet to confirm.
+    [[nodiscard]] size_t ends_waiting() const;
+
+    // The next piece of news.
+    [[nodiscard]] std::optional<BrokerNews> take_news();
+
+    void on_recv_done();
+    void on_send_done();
+    void on_exit();
+    void on_exec();
+    void on_restart(uint32_t generation);
+    void on_ends_retry();
+
+  private:
+    enum class State {
+        down,      // no broker
+        starting,  // spawned, config not accepted yet
+        asking,    // config accepted, bound runs asked for
+        ready,
+    };
+    enum class Kind {
+        config,
+        bound,
+        authorize,
+        bind,
+        end,
+        end_leftover,
+        refuse,
+    };
+
+    struct Pending {
+        Kind kind = Kind::refuse;
+        SlotRef slot;
+        uint32_t leftover = 0;
+        wire::EndLaunchArgs end;  // kept to be sent again
+    };
+
+    void send_request(const std::string& verb, json::Value args, Pending pending);
+    void send_end(Pending pending);
+    void send_text(std::string text);
+    void send_more();
+    void lose(const std::string& why);
+    void restart_when_quiet();
+    void fail_pending();
+    void send_ends();
+    void handle_line(std::string line);
+    void handle_reply(const wire::Reply& reply);
+    void handle_request(const wire::Request& request);
+    void on_config_reply(const wire::Reply& reply);
+    void on_bound_reply(const wire::Reply& reply);
+    void on_authorize_reply(const Pending& pending, const wire::Reply& reply);
+    void on_bind_reply(const Pending& pending, const wire::Reply& reply);
+    void on_end_reply(const Pending& pending, const wire::Reply& reply);
+
+    Loop& loop_;
+    BrokerPrograms programs_;
+    int bus_socket_;
+    int admin_socket_;
+    wire::BrokerConfig config_;
+    std::vector<std::string> candidates_;
+    State state_ = State::down;
+    bool running_ = false;   // a child exists
+    bool stopping_ = false;  // no restart
+    uint32_t restarts_ = 0;
+    uint32_t generation_ = 0;
+    std::optional<process::Spawned> child_;
+    UniqueFd control_;
+    wire::LineBuffer lines_;
+    std::array<char, 65536> buffer_{};
+    std::string sending_;
+    size_t sent_ = 0;
+    std::string to_send_;
+    int64_t next_id_ = 1;
+    std::map<int64_t, Pending> pending_;
+    std::deque<Pending> ends_;  // endings to send when a broker is ready
+    std::deque<BrokerNews> news_;
+    reactor::Op recv_op_;
+    reactor::Op send_op_;
+    reactor::Op exit_op_;
+    reactor::Op exec_op_;
+};
+
+}  // namespace mosaic::host

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+namespace mosaic::host {
+
+// The data root of one business, opened: every directory checked to be ours and 0700, the lock
+// held, the sockets bound. All descriptors are CLOEXEC and stay open for life.
+struct DataRoot {
+    std::string path;  // resolved, without a link on its way
+    UniqueFd root;
+    UniqueFd bus_host;
+    UniqueFd launches;
+    UniqueFd runs;   // launches/<business>
+    UniqueFd stage;  // bus-host/stage
+    UniqueFd lock;   // an fcntl lock: no child can keep it alive
+};
+
+// Makes what is missing. Refuses (with the remedy) a root under /tmp, directories that aren't ours
+// or not private, socket paths past 107 bytes, and a root that another host serves, naming its pid.
+[[nodiscard]] Result<DataRoot> open_data_root(const std::string& path, const std::string& business);
+
+// A listening socket `name` in bus-host, mode 0600. A file that an earlier host left there goes
+// first: who holds the lock owns the names.
+[[nodiscard]] Result<UniqueFd> listen_on(const DataRoot& root, const std::string& name);
+
+}  // namespace mosaic::host

@@ -1,0 +1,302 @@
+#include "host/host.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "base/assert.h"
+#include "host/log.h"
+#include "process/peer.h"
+#include "process/proc.h"
+#include "registry/layout.h"
+#include "wire/limits.h"
+
+// The loop, its completions, timers and signals. host_flow.cc has the start, the requests and the
+// end.
+
+namespace mosaic::host {
+
+namespace {
+
+// The longest a machine's events may go on within one tick before something is wrong.
+constexpr size_t kEventsPerTickMax = 1'000'000;
+// A tick this late was not ours to keep: the process was stopped, or the machine asleep.
+constexpr Duration kLateTick = milliseconds(500);
+
+}  // namespace
+
+Host::Host(Settings settings, DataRoot root, registry::SessionsFile left, HostOptions options)
+    : settings_(std::move(settings)),
+      root_(std::move(root)),
+      left_(std::move(left)),
+      options_(options),
+      boot_id_(process::boot_id()) {}
+
+Host::~Host() {
+    // The kernel gives up every operation before the memory that it may touch goes.
+    loop_.ring.reset();
+}
+
+Result<void> Host::set_up() {
+    MOSAIC_TRY_ASSIGN(loop_.ring, reactor::Ring::create({}));
+    MOSAIC_TRY_ASSIGN(bus_socket_, listen_on(root_, std::string(registry::kBusSocket)));
+    MOSAIC_TRY_ASSIGN(admin_socket_, listen_on(root_, std::string(registry::kAdminSocket)));
+    loop_.now = monotonic_now();
+
+    sigset_t wanted{};
+    sigemptyset(&wanted);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+        sigaddset(&wanted, signal);
+    }
+    if (::sigprocmask(SIG_BLOCK, &wanted, nullptr) != 0) {
+        return fail_sys(errno, "sigprocmask");
+    }
+    signals_.reset(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_.valid()) {
+        return fail_sys(errno, "signalfd");
+    }
+    own(signal_op_, Owner::signals, 0);
+    own(accept_op_, Owner::accept, 0);
+
+    log_ = std::make_unique<LaunchLog>(loop_);
+    MOSAIC_TRY(log_->open(root_.launches.get(), settings_.business.id + ".jsonl"));
+    store_ = std::make_unique<SessionStore>(loop_, root_.bus_host.get(), boot_id_);
+    store_->adopt(left_.entries);
+    broker_ = std::make_unique<BrokerLink>(
+        loop_,
+        BrokerPrograms{settings_.programs.broker, registry::broker_store_path(root_.path)},
+        bus_socket_.get(),
+        admin_socket_.get());
+    broker_->set_config(broker_config(settings_));
+    clients_ = std::make_unique<Clients>(loop_);
+    children_ = std::make_unique<Children>(loop_);
+    probe_ = std::make_unique<Probe>(*children_, settings_);
+    recovery_ = std::make_unique<Recovery>(
+        RecoveryParts{loop_,
+                      *store_,
+                      *broker_,
+                      *log_,
+                      registry::runs_dir(root_.path, settings_.business.id),
+                      settings_.system.sandbox.bwrap,
+                      boot_id_});
+    runs_ = std::make_unique<Runs>(RunParts{loop_,
+                                            root_,
+                                            *store_,
+                                            *broker_,
+                                            *clients_,
+                                            *log_,
+                                            settings_.system.limits,
+                                            settings_.business.id,
+                                            settings_.business.human});
+    return {};
+}
+
+int Host::run() {
+    begin_start();
+    std::vector<reactor::Op*> done;
+    while (state_ != State::over) {
+        const Instant deadline = loop_.timers.next().value_or(reactor::Ring::kForever);
+        const auto ticked = loop_.ring->tick(deadline, done);
+        if (!ticked) {
+            log_line("io_uring failed: " + ticked.error().text);
+            return exit_code::kFailed;
+        }
+        loop_.now = monotonic_now();
+        // Completions before timers: what has happened wins over a deadline that passed meanwhile.
+        for (reactor::Op* op : done) {
+            dispatch(*op);
+        }
+        if (deadline.ns != INT64_MAX && (loop_.now - deadline) > kLateTick) {
+            loop_.timers.extend_all(loop_.now - deadline);
+        }
+        dispatch_timers();
+        drain();
+    }
+    return exit_code_;
+}
+
+void Host::drain() {
+    for (size_t handled = 0;; ++handled) {
+        MOSAIC_ASSERT(handled < kEventsPerTickMax);
+        take_news();
+        take_requests();
+        take_children();
+        take_answers();
+        take_discarded();
+        if (!loop_.run_events.empty()) {
+            const RunEvent event = loop_.run_events.front();
+            loop_.run_events.pop_front();
+            runs_->step(event);
+        } else if (!loop_.leftover_events.empty()) {
+            const LeftoverNews news = loop_.leftover_events.front();
+            loop_.leftover_events.pop_front();
+            recovery_->step(news);
+        } else {
+            break;
+        }
+    }
+    runs_->recycle();
+    clients_->recycle();
+    serve_when_recovered();
+    stop_when_over();
+}
+
+void Host::dispatch(reactor::Op& op) {
+    switch (static_cast<Owner>(op.owner_kind())) {
+        case Owner::none:
+            break;
+        case Owner::signals:
+            on_signal();
+            break;
+        case Owner::accept:
+            on_accept();
+            break;
+        case Owner::client_recv:
+            clients_->on_recv_done(op.owner());
+            break;
+        case Owner::client_send:
+            clients_->on_send_done(op.owner());
+            break;
+        case Owner::control_recv:
+            broker_->on_recv_done();
+            break;
+        case Owner::control_send:
+            broker_->on_send_done();
+            break;
+        case Owner::broker_exit:
+            broker_->on_exit();
+            break;
+        case Owner::broker_exec:
+            broker_->on_exec();
+            break;
+        case Owner::store:
+            store_->on_completion();
+            break;
+        case Owner::store_close:
+            store_->on_close_done();
+            break;
+        case Owner::log_write:
+            log_->on_write_done();
+            break;
+        case Owner::run_files:
+            runs_->on_files_done(op.owner());
+            break;
+        case Owner::run_exec:
+            runs_->on_exec(op.owner());
+            break;
+        case Owner::run_exit:
+            runs_->on_exit(op.owner());
+            break;
+        case Owner::run_status:
+            runs_->on_status(op.owner());
+            break;
+        case Owner::run_stdin:
+            runs_->on_stdin_done(op.owner());
+            break;
+        case Owner::leftover_process:
+            recovery_->on_process_gone(op.owner());
+            break;
+        case Owner::child_exit:
+            children_->on_exit(op.owner());
+            break;
+        case Owner::child_output:
+            children_->on_output(op.owner());
+            break;
+    }
+}
+
+void Host::dispatch_timers() {
+    while (const auto timer = loop_.timers.take_due(loop_.now)) {
+        switch (static_cast<TimerKind>(timer->kind)) {
+            case TimerKind::run_deadline:
+                runs_->on_deadline(timer->owner, timer->generation);
+                break;
+            case TimerKind::run_term:
+                runs_->on_term_timer(timer->owner, timer->generation);
+                break;
+            case TimerKind::leftover_deadline:
+                recovery_->on_deadline(timer->owner, timer->generation);
+                break;
+            case TimerKind::broker_restart:
+                broker_->on_restart(timer->generation);
+                break;
+            case TimerKind::ends_retry:
+                broker_->on_ends_retry();
+                break;
+            case TimerKind::store_retry:
+                store_->on_retry();
+                break;
+            case TimerKind::log_retry:
+                log_->on_retry();
+                break;
+            case TimerKind::accept_retry:
+                accept_paused_ = false;
+                accept_more();
+                break;
+            case TimerKind::child_deadline:
+                children_->on_deadline(timer->owner, timer->generation);
+                break;
+            case TimerKind::bad_request_summary:
+                on_bad_request_summary();
+                break;
+            case TimerKind::stop_all:
+                give_up("not everything could be ended and recorded in time", exit_code::kFailed);
+                break;
+        }
+    }
+}
+
+void Host::on_signal() {
+    signalfd_siginfo info{};
+    while (::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+        const auto signal = static_cast<int>(info.ssi_signo);
+        if (signal == SIGHUP) {
+            const auto opened = log_->open(root_.launches.get(), settings_.business.id + ".jsonl");
+            log_line(opened ? "the launch log is open anew"
+                            : "the launch log stays as it is: " + opened.error().text);
+            continue;
+        }
+        ++stops_asked_;
+        if (stops_asked_ > 1 && signal == SIGINT) {
+            log_line("stopping at once");
+            runs_->kill_all();
+        } else {
+            begin_stop();
+        }
+    }
+    loop_.ring->poll(signal_op_, signals_.get(), POLLIN);
+}
+
+void Host::accept_more() {
+    const bool serving = state_ == State::serving;
+    if (serving && launch_socket_.valid() && accept_op_.idle() && !accept_paused_) {
+        loop_.ring->accept(accept_op_, launch_socket_.get());
+    }
+}
+
+void Host::on_accept() {
+    constexpr Duration kPause = milliseconds(100);
+    const int result = accept_op_.result();
+    if (result < 0) {
+        if (result == -EMFILE || result == -ENFILE || result == -ENOBUFS || result == -ENOMEM) {
+            accept_paused_ = true;
+            loop_.set_timer(TimerKind::accept_retry, 0, 0, kPause);
+        }
+        accept_more();
+        return;
+    }
+    UniqueFd socket(result);
+    // Who calls is decided before a byte is read: only the recorded runner of a live run is served.
+    const auto peer = process::peer_of(socket.get());
+    const auto run = peer ? runs_->find_runner(peer->pid, peer->start_time) : std::nullopt;
+    if (run) {
+        clients_->add(std::move(socket), *run);
+    }
+    accept_more();
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "host/admission.h"
+#include "host/broker_link.h"
+#include "host/children.h"
+#include "host/clients.h"
+#include "host/launch_log.h"
+#include "host/probe.h"
+#include "host/recovery.h"
+#include "host/runs.h"
+#include "host/session_store.h"
+#include "host/settings.h"
+
+namespace mosaic::host {
+
+struct HostOptions {
+    bool launch_pm = false;  // --pm
+};
+
+// The service of one business: owns the loop, wires the parts, turns completions into events and
+// steps the machines. Single-threaded.
+class Host {
+  public:
+    // Everything is read and checked; the data root is locked. `left` is what sessions.json held.
+    Host(Settings settings, DataRoot root, registry::SessionsFile left, HostOptions options);
+    ~Host();
+
+    // Creates the ring and the sockets. The error is for the operator; nothing has been started.
+    [[nodiscard]] Result<void> set_up();
+
+    // Serves until it is told to stop. Returns the program's exit code.
+    int run();
+
+  private:
+    enum class State {
+        starting,    // the broker isn't ready for the first time yet
+        recovering,  // leftovers are being ended
+        serving,
+        stopping,
+        finishing,  // all ends are recorded; the broker is to exit
+        over,
+    };
+
+    void begin_start();
+    void drain();
+    void dispatch(reactor::Op& op);
+    void dispatch_timers();
+    void on_signal();
+    void on_accept();
+    void accept_more();
+
+    void take_news();
+    void on_ready(const BrokerNews& news);
+    void on_human_launch(const BrokerNews& news);
+    void take_requests();
+    void take_answers();
+    void take_children();
+    void take_discarded();
+    void consider(Ask ask, bool again);
+    void on_request(ClientRequest request);
+    void count_bad(Refusal code);
+    void on_bad_request_summary();
+
+    void begin_recovery(const wire::BoundResult& bound);
+    void forget_orphans(const wire::BoundResult& bound);
+    void serve_when_recovered();
+    void begin_stop();
+    void stop_when_over();
+    void give_up(const std::string& why, int code);
+    void remove_run(const std::string& run);
+
+    [[nodiscard]] AdmissionParts admission();
+
+    Settings settings_;
+    DataRoot root_;
+    registry::SessionsFile left_;
+    HostOptions options_;
+    std::string boot_id_;
+    State state_ = State::starting;
+    int exit_code_ = 0;
+
+    Loop loop_;
+    UniqueFd bus_socket_;
+    UniqueFd admin_socket_;
+    UniqueFd launch_socket_;
+    UniqueFd signals_;
+    reactor::Op signal_op_;
+    reactor::Op accept_op_;
+    bool accept_paused_ = false;
+    int stops_asked_ = 0;
+    bool recovery_begun_ = false;
+    bool pm_pending_ = false;
+
+    // Bad requests and unknown capabilities since the last summary.
+    uint64_t bad_requests_ = 0;
+    uint64_t unknown_capabilities_ = 0;
+    bool summary_armed_ = false;
+
+    std::unique_ptr<LaunchLog> log_;
+    std::unique_ptr<SessionStore> store_;
+    std::unique_ptr<BrokerLink> broker_;
+    std::unique_ptr<Clients> clients_;
+    std::unique_ptr<Children> children_;
+    std::unique_ptr<Probe> probe_;
+    std::unique_ptr<Recovery> recovery_;
+    std::unique_ptr<Runs> runs_;
+    std::deque<Ask> waiting_for_probe_;
+    std::set<std::string> warned_;  // environment warnings that were said
+};
+
+}  // namespace mosaic::host

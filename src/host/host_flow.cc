@@ -1,0 +1,343 @@
+// How the host starts, takes requests, and ends.
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/secret.h"
+#include "host/capability.h"
+#include "host/host.h"
+#include "host/log.h"
+#include "host/notify.h"
+#include "process/files.h"
+#include "registry/layout.h"
+
+namespace mosaic::host {
+
+namespace {
+
+// Beyond the sessions' own time: what recording their ends may take.
+constexpr Duration kRecordingTakes = seconds(20);
+constexpr Duration kSummaryEvery = seconds(1);
+constexpr Duration kRemovalTakes = seconds(600);
+
+// The run directories that lie below the business's.
+std::vector<std::string> run_directories(int runs) {
+    std::vector<std::string> out;
+    const int copy = ::openat(runs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR* directory = copy >= 0 ? ::fdopendir(copy) : nullptr;
+    if (directory == nullptr) {
+        return out;
+    }
+    while (const dirent* entry = ::readdir(directory)) {
+        if (is_run_id(static_cast<const char*>(entry->d_name))) {
+            out.emplace_back(static_cast<const char*>(entry->d_name));
+        }
+    }
+    ::closedir(directory);
+    return out;
+}
+
+}  // namespace
+
+void Host::begin_start() {
+    loop_.ring->poll(signal_op_, signals_.get(), POLLIN);
+    ignore(probe_->ask(false), "tried now, so that the first launch needn't wait");
+    broker_->set_candidates(run_directories(root_.runs.get()));
+    broker_->start();
+}
+
+void Host::take_news() {
+    while (auto news = broker_->take_news()) {
+        switch (news->kind) {
+            case BrokerNews::Kind::ready:
+                on_ready(*news);
+                break;
+            case BrokerNews::Kind::gone:
+                break;
+            case BrokerNews::Kind::fatal:
+                if (state_ == State::starting) {
+                    give_up(news->text, exit_code::kRefused);
+                } else {
+                    log_line(news->text);
+                }
+                break;
+            case BrokerNews::Kind::claimed:
+                runs_->on_claimed(news->run);
+                break;
+            case BrokerNews::Kind::released:
+                break;
+            case BrokerNews::Kind::launch:
+                on_human_launch(*news);
+                break;
+            case BrokerNews::Kind::stop:
+                runs_->stop(news->request_id, news->stop);
+                break;
+            case BrokerNews::Kind::recovered:
+                recovery_->on_ended(news->leftover, news->end);
+                break;
+            case BrokerNews::Kind::end:
+                runs_->on_ended(*news);
+                break;
+            case BrokerNews::Kind::bound:
+                runs_->on_bound(*news);
+                break;
+            case BrokerNews::Kind::decision:
+                runs_->on_decision(*news);
+                break;
+        }
+    }
+}
+
+void Host::on_ready(const BrokerNews& news) {
+    if (!recovery_begun_) {
+        recovery_begun_ = true;
+        begin_recovery(news.bound);
+        return;
+    }
+    // A broker that was started again: claims that it committed before it could say so.
+    for (const wire::BoundRun& run : news.bound.bound) {
+        if (run.claimed) {
+            runs_->on_claimed(run.run);
+        }
+    }
+}
+
+void Host::begin_recovery(const wire::BoundResult& bound) {
+    if (state_ == State::starting) {
+        state_ = State::recovering;
+    }
+    recovery_->begin(left_, bound.bound);
+    forget_orphans(bound);
+    broker_->set_candidates({});
+}
+
+// Run directories that neither the broker nor sessions.json ever knew: a host died while it made
+// them. The broker's store opened intact, else it would not be ready.
+void Host::forget_orphans(const wire::BoundResult& bound) {
+    for (const std::string& run : run_directories(root_.runs.get())) {
+        const bool known =
+            std::find(bound.known.begin(), bound.known.end(), run) != bound.known.end() ||
+            std::any_of(left_.entries.begin(), left_.entries.end(), [&](const auto& entry) {
+                return entry.run == run;
+            });
+        if (!known) {
+            log_line("removing the directory of run " + run + ", which never came to be");
+            remove_run(run);
+        }
+    }
+}
+
+void Host::serve_when_recovered() {
+    if (state_ != State::recovering || !recovery_->may_launch()) {
+        return;
+    }
+    auto socket = listen_on(root_, std::string(registry::kLaunchSocket));
+    if (!socket) {
+        give_up(socket.error().text, exit_code::kFailed);
+        return;
+    }
+    launch_socket_ = std::move(*socket);
+    state_ = State::serving;
+    accept_more();
+    log_line("serving " + settings_.business.id + " at " + root_.path);
+    if (!options_.launch_pm) {
+        notify_service_manager("READY=1");
+        return;
+    }
+    pm_pending_ = true;
+    Ask ask;
+    ask.caller.kind = Caller::Kind::start;
+    ask.caller.name = settings_.business.human;
+    ask.target.instance = settings_.business.launch ? settings_.business.launch->by : "";
+    ask.at = loop_.now;
+    consider(std::move(ask), false);
+    drain();
+}
+
+void Host::on_human_launch(const BrokerNews& news) {
+    Ask ask;
+    ask.caller.kind = Caller::Kind::human;
+    ask.caller.name = settings_.business.human;
+    ask.caller.request_id = news.request_id;
+    ask.target = news.launch.seat;
+    ask.at = loop_.now;
+    consider(std::move(ask), false);
+}
+
+void Host::take_requests() {
+    while (auto request = clients_->take_request()) {
+        on_request(std::move(*request));
+    }
+}
+
+// Check 1: the request's shape, and whose capability it carries.
+void Host::on_request(ClientRequest request) {
+    auto decoded = request.overlong ? fail(Code::too_large, "a line past its limit")
+                                    : wire::decode_launch_request(request.line);
+    wipe(request.line);
+    if (!decoded) {
+        count_bad(Refusal::bad_request);
+        clients_->answer(request.client,
+                         request.number,
+                         wire::encode_launch_refusal(Refusal::bad_request, "", ""));
+        return;
+    }
+    const std::string hash = capability_hash(decoded->cap);
+    wipe(decoded->cap);
+    const RunSlot* caller = runs_->find_capability(request.run, hash);
+    if (caller == nullptr) {
+        count_bad(Refusal::unknown_capability);
+        clients_->answer(request.client,
+                         request.number,
+                         wire::encode_launch_refusal(Refusal::unknown_capability, "", ""));
+        return;
+    }
+    Ask ask;
+    ask.caller.kind = Caller::Kind::session;
+    ask.caller.name = caller->plan.seat.instance;
+    ask.caller.seat = caller->plan.seat;
+    ask.caller.run = caller->run;
+    ask.caller.client = request.client;
+    ask.caller.number = request.number;
+    ask.target = decoded->seat;
+    ask.at = loop_.now;
+    consider(std::move(ask), false);
+}
+
+AdmissionParts Host::admission() {
+    return {settings_, root_, *runs_, *recovery_, *probe_};
+}
+
+void Host::consider(Ask ask, bool again) {
+    if (state_ >= State::stopping) {
+        runs_->refuse(ask, Refusal::host_stopping, "the host is stopping");
+        return;
+    }
+    Decision decision = decide(admission(), ask, again);
+    if (decision.wait_for_probe) {
+        waiting_for_probe_.push_back(std::move(ask));
+        return;
+    }
+    if (decision.refusal) {
+        log_line("refused " + describe(ask.target) + " for " + ask.caller.name + ": " +
+                 std::string(to_string(*decision.refusal)) + " (" + decision.reason + ")");
+        runs_->refuse(ask, *decision.refusal, decision.reason);
+        return;
+    }
+    for (const std::string& warning : decision.plan.warnings) {
+        if (warned_.insert(warning).second) {
+            log_line("warning: " + warning);
+        }
+    }
+    runs_->begin(std::move(ask), std::move(decision.plan));
+}
+
+void Host::take_children() {
+    while (const auto result = children_->take_result()) {
+        if (!probe_->settle(*result)) {
+            continue;
+        }
+        std::deque<Ask> waiting = std::exchange(waiting_for_probe_, {});
+        for (Ask& ask : waiting) {
+            consider(std::move(ask), true);
+        }
+    }
+}
+
+void Host::take_answers() {
+    if (runs_->take_sandbox_doubt()) {
+        probe_->doubt();
+    }
+    while (const auto answer = runs_->take_answer()) {
+        if (answer->caller.kind == Caller::Kind::human) {
+            broker_->reply(
+                answer->result
+                    ? wire::reply_ok(answer->caller.request_id, answer->result->to_value())
+                    : wire::reply_error(
+                          answer->caller.request_id, to_string(answer->refusal), answer->reason));
+            continue;
+        }
+        pm_pending_ = false;
+        if (answer->result) {
+            notify_service_manager("READY=1");
+        } else if (state_ == State::serving) {
+            log_line("PM launch refused: " + std::string(to_string(answer->refusal)) + " (" +
+                     answer->reason + ")");
+            exit_code_ = exit_code::kRefused;
+            begin_stop();
+        }
+    }
+}
+
+void Host::take_discarded() {
+    while (const auto run = runs_->take_discarded()) {
+        remove_run(*run);
+    }
+}
+
+// Trees are removed by a child of their own: they may be deep, and the loop has no time for that.
+void Host::remove_run(const std::string& run) {
+    process::SpawnSpec spec;
+    spec.path = "/proc/self/exe";
+    spec.argv = {"mosaic-host", "--remove-run", run};
+    spec.env = {"LANG=C.UTF-8"};
+    spec.descriptors = {{root_.runs.get(), 3}};
+    children_->run(std::move(spec), {}, kRemovalTakes);
+}
+
+void Host::count_bad(Refusal code) {
+    ++(code == Refusal::bad_request ? bad_requests_ : unknown_capabilities_);
+    if (!summary_armed_) {
+        summary_armed_ = true;
+        loop_.set_timer(TimerKind::bad_request_summary, 0, 0, kSummaryEvery);
+    }
+}
+
+void Host::on_bad_request_summary() {
+    summary_armed_ = false;
+    log_line("refused on launch.sock since the last such line: " + std::to_string(bad_requests_) +
+             " bad requests, " + std::to_string(unknown_capabilities_) + " unknown capabilities");
+    bad_requests_ = 0;
+    unknown_capabilities_ = 0;
+}
+
+void Host::begin_stop() {
+    if (state_ >= State::stopping) {
+        return;
+    }
+    log_line("stopping: ending all sessions");
+    notify_service_manager("STOPPING=1");
+    state_ = State::stopping;
+    std::deque<Ask> waiting = std::exchange(waiting_for_probe_, {});
+    for (const Ask& ask : waiting) {
+        runs_->refuse(ask, Refusal::host_stopping, "the host is stopping");
+    }
+    const int64_t timeout_ms = settings_.system.limits.stop_timeout_ms;
+    runs_->stop_all(timeout_ms);
+    loop_.set_timer(
+        TimerKind::stop_all, 0, 0, Duration{milliseconds(timeout_ms).ns + kRecordingTakes.ns});
+}
+
+void Host::stop_when_over() {
+    if (state_ == State::stopping && runs_->active() == 0 && broker_->ends_waiting() == 0 &&
+        store_->quiet() && log_->quiet()) {
+        state_ = State::finishing;
+        broker_->shut_down();
+    }
+    if (state_ == State::finishing && broker_->broker_gone()) {
+        state_ = State::over;
+        log_line("stopped");
+    }
+}
+
+void Host::give_up(const std::string& why, int code) {
+    log_line(why);
+    exit_code_ = code;
+    state_ = State::over;
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,89 @@
+#include "host/launch_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "host/log.h"
+
+namespace mosaic::host {
+
+LaunchLog::LaunchLog(Loop& loop) : loop_(loop) {
+    own(op_, Owner::log_write, 0);
+}
+
+Result<void> LaunchLog::open(int launches_directory, const std::string& name) {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    UniqueFd file(::openat(launches_directory, name.c_str(), kFlags, 0600));
+    if (!file.valid()) {
+        return fail_sys(errno, name);
+    }
+
+    struct stat facts {};
+
+    if (::fstat(file.get(), &facts) != 0) {
+        return fail_sys(errno, name);
+    }
+    if (!S_ISREG(facts.st_mode)) {
+        return fail(Code::unsafe, name + " isn't a regular file");
+    }
+    if (op_.idle()) {
+        file_ = std::move(file);
+    } else {
+        old_file_ = std::exchange(file_, std::move(file));
+    }
+    return {};
+}
+
+void LaunchLog::append(std::string line) {
+    if (waiting_.size() + line.size() > kBufferBytesMax) {
+        ++dropped_;
+        return;
+    }
+    waiting_ += line;
+    write_more();
+}
+
+void LaunchLog::write_more() {
+    if (!op_.idle() || failing_) {
+        return;
+    }
+    if (written_ == under_way_.size()) {
+        under_way_ = std::exchange(waiting_, {});
+        written_ = 0;
+    }
+    if (!under_way_.empty()) {
+        loop_.ring->write(
+            op_, file_.get(), under_way_.data() + written_, under_way_.size() - written_);
+    }
+}
+
+void LaunchLog::on_write_done() {
+    old_file_.reset();
+    const int result = op_.result();
+    if (result <= 0) {
+        if (!failing_) {
+            log_line("the launch log can't be written (" + errno_text(-result) +
+                     "); trying again every second");
+        }
+        failing_ = true;
+        loop_.set_timer(TimerKind::log_retry, 0, 0, seconds(1));
+        return;
+    }
+    written_ += static_cast<size_t>(result);
+    if (written_ == under_way_.size()) {
+        under_way_.clear();
+        written_ = 0;
+    }
+    write_more();
+}
+
+void LaunchLog::on_retry() {
+    failing_ = false;
+    if (dropped_ > 0) {
+        log_line(std::to_string(dropped_) + " launch log lines were lost: the buffer was full");
+        dropped_ = 0;
+    }
+    write_more();
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "host/loop.h"
+
+namespace mosaic::host {
+
+// Appends lines to launches/<business>.jsonl through the ring, in order, one write at a time. A
+// write that fails (a full disk) is tried again later and loses nothing but what no longer fits the
+// buffer; that is counted and said. The lines are for people: what must survive a crash of the
+// machine is the broker's.
+class LaunchLog {
+  public:
+    static constexpr size_t kBufferBytesMax = size_t{8} * 1024 * 1024;
+
+    explicit LaunchLog(Loop& loop);
+
+    // Opens the file for appending (made 0600), or keeps the old one and returns why not.
+    [[nodiscard]] Result<void> open(int launches_directory, const std::string& name);
+
+    void append(std::string line);
+
+    void on_write_done();
+    void on_retry();
+
+    // Nothing waits to be written.
+    [[nodiscard]] bool quiet() const { return waiting_.empty() && under_way_.empty(); }
+
+  private:
+    void write_more();
+
+    Loop& loop_;
+    reactor::Op op_;
+    UniqueFd file_;
+    UniqueFd old_file_;      // of before a reopening, until its write is done
+    std::string under_way_;  // what the kernel may be reading
+    size_t written_ = 0;
+    std::string waiting_;
+    uint64_t dropped_ = 0;
+    bool failing_ = false;
+};
+
+}  // namespace mosaic::host

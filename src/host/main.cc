@@ -1,0 +1,210 @@
+// mosaic-host: the service of one business.
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <string>
+
+#include "host/host.h"
+#include "host/log.h"
+#include "host/privileges.h"
+#include "process/files.h"
+#include "process/proc.h"
+#include "registry/layout.h"
+#include "wire/codes.h"
+
+namespace mosaic::host {
+namespace {
+
+struct Arguments {
+    std::string business;
+    std::string config;
+    std::string data;
+    std::string user;
+    bool pm = false;
+    std::string remove_run;
+};
+
+int refuse(const Error& error) {
+    log_line(error.text);
+    return exit_code::kRefused;
+}
+
+// Nothing that we inherited may reach a session or be mistaken for one of ours. 0, 1 and 2 exist.
+void tidy_descriptors() {
+    ::close_range(3, ~0U, 0);
+    for (int fd = 0; fd <= 2; ++fd) {
+        if (::fcntl(fd, F_GETFD) < 0) {
+            ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+        }
+    }
+}
+
+// TRAP-05, TRAP-07: a child that ended must be there to be reaped, a reader that went must not end
+// us.
+void set_dispositions() {
+    std::signal(SIGCHLD, SIG_DFL);  // NOLINT(cert-err33-c): both can't fail
+    std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c)
+}
+
+// TRAP-17: before the first accept. Each live session costs some descriptors.
+void raise_descriptor_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+Result<registry::SessionsFile> read_left(const DataRoot& root, const std::string& business) {
+    const std::string path = registry::sessions_path(root.path);
+
+    struct stat facts {};
+
+    if (::fstatat(root.bus_host.get(),
+                  std::string(registry::kSessions).c_str(),
+                  &facts,
+                  AT_SYMLINK_NOFOLLOW) != 0 &&
+        errno == ENOENT) {
+        MOSAIC_TRY(process::replace_file(root.bus_host.get(),
+                                         std::string(registry::kSessions),
+                                         registry::dump_sessions({process::boot_id(), {}}),
+                                         registry::kFileMode));
+    }
+    MOSAIC_TRY_ASSIGN(const std::string text,
+                      process::read_file_beneath(root.bus_host.get(),
+                                                 std::string(registry::kSessions),
+                                                 registry::kSessionsFileBytesMax));
+    auto left = registry::parse_sessions(text, path, business);
+    if (!left) {
+        left.error().text +=
+            "; nothing was changed: move the file aside once no session of it runs any more";
+    }
+    return left;
+}
+
+int serve(const Arguments& arguments) {
+    const config::Environment env = config::current_environment();
+    auto system = config::load_system(arguments.config, env);
+    if (!system) {
+        return refuse(system.error());
+    }
+    auto business = config::load_business(arguments.business, *system);
+    if (!business) {
+        return refuse(business.error());
+    }
+    Settings settings;
+    settings.env = env;
+    settings.system = std::move(*system);
+    settings.business = std::move(*business);
+    auto programs = find_programs();
+    if (!programs) {
+        return refuse(programs.error());
+    }
+    settings.programs = *programs;
+    const auto self = process::real_path("/proc/self/exe");
+    settings.modules = harness::load_modules(
+        settings.system, self ? harness::shipped_directory(*self) : std::string());
+    for (const auto& [name, problem] : settings.modules.problems) {
+        log_line("harness module " + name + " can't be used: " + problem);
+    }
+    auto layout = sandbox::read_layout();
+    if (!layout) {
+        return refuse(layout.error());
+    }
+    settings.layout = std::move(*layout);
+    for (const std::string& warning : settings.layout.warnings) {
+        log_line("warning: " + warning);
+    }
+    auto root =
+        open_data_root(config::data_root_of(settings.system, arguments.data, settings.business.id),
+                       settings.business.id);
+    if (!root) {
+        return refuse(root.error());
+    }
+    auto left = read_left(*root, settings.business.id);
+    if (!left) {
+        return refuse(left.error());
+    }
+    if (const auto staged = stage_modules(settings, *root); !staged) {
+        return refuse(staged.error());
+    }
+    if (arguments.pm && !settings.business.launch) {
+        log_line("PM launch refused: launch-not-configured (business " + settings.business.id +
+                 " has no launch block)");
+        return exit_code::kRefused;
+    }
+    Host host(std::move(settings), std::move(*root), std::move(*left), {arguments.pm});
+    if (const auto ready = host.set_up(); !ready) {
+        return refuse(ready.error());
+    }
+    return host.run();
+}
+
+// Started as root, `user` of the system file counts when --user doesn't.
+std::string user_to_become(const Arguments& arguments) {
+    if (!arguments.user.empty() || ::geteuid() != 0) {
+        return arguments.user;
+    }
+    const auto system = config::load_system(arguments.config, config::current_environment());
+    return system ? system->user : std::string();
+}
+
+// Our own child: descriptor 3 is the directory that holds the run's.
+int remove_run(const std::string& run) {
+    if (!is_run_id(run)) {
+        return exit_code::kInvalidInput;
+    }
+    const auto removed = process::remove_tree(3, run);
+    if (!removed) {
+        log_line("the directory of run " + run + " can't be removed: " + removed.error().text);
+        return exit_code::kFailed;
+    }
+    return exit_code::kFine;
+}
+
+int main_with(int argc, char** argv) {
+    CLI::App app{"Runs the role sessions of one business, each in its own sandbox."};
+    Arguments arguments;
+    auto* business = app.add_option(
+        "--business", arguments.business, "The business: an id, or the path of its file");
+    app.add_option("--config", arguments.config, "The system file");
+    app.add_option("--data", arguments.data, "The data root");
+    app.add_option("--user", arguments.user, "Started as root: the user that sessions run as");
+    app.add_flag("--pm", arguments.pm, "Launch the role that launches others");
+    app.add_option("--remove-run", arguments.remove_run)->group("");
+    app.set_version_flag("--version", std::string("mosaic-host ") + MOSAIC_VERSION);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        const bool asked = error.get_exit_code() == 0;
+        app.exit(error);
+        return asked ? exit_code::kFine : exit_code::kUsage;
+    }
+    if (!arguments.remove_run.empty()) {
+        return remove_run(arguments.remove_run);
+    }
+    tidy_descriptors();
+    if (business->count() == 0) {
+        log_line("--business is missing: an id, or the path of a business file");
+        return exit_code::kUsage;
+    }
+    set_dispositions();
+    if (const auto left = leave_root(user_to_become(arguments), argv); !left) {
+        return refuse(left.error());
+    }
+    ::umask(0077);
+    raise_descriptor_limit();
+    return serve(arguments);
+}
+
+}  // namespace
+}  // namespace mosaic::host
+
+int main(int argc, char** argv) {
+    return mosaic::host::main_with(argc, argv);
+}

@@ -1,0 +1,229 @@
+#include "host/plan.h"
+
+#include <sys/random.h>
+
+#include "base/assert.h"
+#include "harness/bundle.h"
+#include "registry/layout.h"
+#include "sandbox/binds.h"
+#include "sandbox/environment.h"
+#include "wire/json.h"
+
+namespace mosaic::host {
+namespace {
+
+using Step = FileJob::Step;
+
+std::string new_run_id() {
+    unsigned char random[6] = {};
+    const ssize_t got = ::getrandom(static_cast<void*>(random), sizeof(random), 0);
+    MOSAIC_ASSERT(got == static_cast<ssize_t>(sizeof(random)));
+    return run_id_from(random);
+}
+
+harness::RunPaths paths_of(const PlanFacts& f,
+                           const std::string& run,
+                           const std::string& workspace) {
+    const std::string& business = f.settings.business.id;
+    harness::RunPaths out;
+    out.run_dir = registry::run_dir(f.root.path, {business, run});
+    out.bundle = registry::join(out.run_dir, registry::kBundle);
+    out.home = registry::join(out.run_dir, registry::kRwHome);
+    out.tool_socket = registry::join(out.run_dir, registry::kToolSocket);
+    out.turn_marker = registry::join(out.run_dir, registry::kTurnMarker);
+    out.session_dir = registry::join(out.run_dir, registry::kRwSession);
+    const Seat& seat = f.ask.target;
+    if (!seat.thread.empty()) {
+        out.thread_store =
+            registry::thread_dir(f.root.path, {business, seat.instance, seat.thread});
+        out.session_dir = registry::join(out.thread_store, registry::kThreadSession);
+    }
+    out.workspace = workspace;
+    out.broker_socket = registry::bus_socket_path(f.root.path);
+    out.launch_socket =
+        f.instance.may_launch() ? registry::launch_socket_path(f.root.path) : std::string();
+    return out;
+}
+
+// What beyond the fixed binds this run sees: the module's programs and mounts, and CA files that a
+// passed variable names.
+Result<std::vector<sandbox::Bind>> extra_binds(const PlanFacts& f,
+                                               const harness::RunFacts& run,
+                                               const std::vector<sandbox::CaPath>& ca_paths) {
+    std::vector<sandbox::Bind> out;
+    const auto add =
+        [&](const std::string& path, const std::string& reason, bool optional) -> Result<void> {
+        auto mounts = sandbox::mounts_for(f.settings.layout, path, reason);
+        if (!mounts && optional && mounts.error().code == Code::missing) {
+            return {};
+        }
+        if (!mounts) {
+            return tl::unexpected<Error>(std::move(mounts.error()));
+        }
+        out.insert(out.end(), mounts->begin(), mounts->end());
+        return {};
+    };
+    MOSAIC_TRY_ASSIGN(const std::vector<harness::HostPath> paths, harness::host_paths(run));
+    for (const harness::HostPath& path : paths) {
+        MOSAIC_TRY(add(path.path, path.reason, path.optional));
+    }
+    for (const sandbox::CaPath& ca : ca_paths) {
+        MOSAIC_TRY(add(ca.path, "the certificates that " + ca.variable + " names", false));
+    }
+    return out;
+}
+
+Step directory(std::string path) {
+    Step step;
+    step.path = std::move(path);
+    step.mode = registry::kDirectoryMode;
+    step.directory = true;
+    return step;
+}
+
+Step file(std::string path, std::string content) {
+    Step step;
+    step.path = std::move(path);
+    step.mode = registry::kFileMode;
+    step.content = std::move(content);
+    return step;
+}
+
+// The thread's store, below the data root; what is there from earlier runs stays.
+void add_thread_steps(const PlanFacts& f, const harness::RunFacts& run, std::vector<Step>& steps) {
+    if (f.ask.target.thread.empty()) {
+        return;
+    }
+    std::string path;
+    const auto add = [&](const std::string& relative) {
+        Step step = directory(relative);
+        step.may_exist = true;
+        step.base = f.root.root.get();
+        steps.push_back(std::move(step));
+    };
+    for (const std::string& name : {std::string(registry::kThreads),
+                                    f.settings.business.id,
+                                    f.ask.target.instance,
+                                    f.ask.target.thread}) {
+        path += (path.empty() ? "" : "/") + name;
+        add(path);
+    }
+    add(path + "/" + std::string(registry::kThreadSession));
+    for (const std::string& kept : harness::thread_directories(run)) {
+        add(kept.substr(f.root.path.size() + 1));
+    }
+}
+
+std::vector<harness::ManifestBind> manifest_binds(const std::vector<sandbox::Bind>& binds) {
+    std::vector<harness::ManifestBind> out;
+    for (const sandbox::Bind& bind : binds) {
+        out.push_back({std::string(to_string(bind.kind)), bind.source, bind.dest, bind.reason});
+    }
+    return out;
+}
+
+std::vector<harness::ManifestLevel> hardening(const config::Instance& instance) {
+    const bool none = instance.network == config::Network::none;
+    return {
+        {"namespaces", "on", "user, pid, ipc, uts, cgroup and mount namespaces of its own"},
+        {"capabilities", "on", "all dropped"},
+        {"nested-user-namespaces", "on", "making further ones is refused"},
+        {"network",
+         none ? "on" : "off",
+         none ? "a namespace of its own" : "the role's network is host"},
+        {"keyring", "on", "an empty session keyring of its own"},
+        {"seccomp", "off", "this version loads no filter"},
+        {"cgroup", "off", "this version makes no cgroups"},
+    };
+}
+
+// The directories and files of a run, parents first.
+Result<std::vector<Step>> run_steps(const PlanFacts& f,
+                                    const harness::RunFacts& run,
+                                    const std::vector<sandbox::Bind>& binds) {
+    const auto in_run = [&](std::string_view name) { return run.run + "/" + std::string(name); };
+    std::vector<Step> steps = {directory(run.run),
+                               directory(in_run(registry::kBundle)),
+                               directory(in_run(registry::kRw)),
+                               directory(in_run(registry::kRwHome)),
+                               directory(in_run(registry::kRwTmp)),
+                               directory(in_run(registry::kRwSession)),
+                               directory(in_run(registry::kRwTurns)),
+                               directory(in_run(registry::kRwIo))};
+    add_thread_steps(f, run, steps);
+    MOSAIC_TRY_ASSIGN(const std::vector<harness::BundleContent> bundle, harness::bundle_files(run));
+    for (const harness::BundleContent& content : bundle) {
+        steps.push_back(file(in_run(registry::kBundle) + "/" + content.name, content.content));
+    }
+    harness::ManifestFacts more;
+    more.bwrap_version = f.bwrap_version;
+    more.mosaic_version = MOSAIC_VERSION;
+    more.binds = manifest_binds(binds);
+    more.hardening = hardening(f.instance);
+    steps.push_back(file(in_run(registry::kManifest), harness::manifest(run, more)));
+    steps.push_back(file(in_run(registry::kSessionFile),
+                         json::dump_pretty(harness::session_file(run).to_value())));
+    Step log = file(in_run(registry::kRunnerLog), "");
+    log.keep_open = true;
+    steps.push_back(std::move(log));
+    return steps;
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace) {
+    const std::string run_id = new_run_id();
+    const harness::RunPaths paths = paths_of(f, run_id, workspace.path);
+    const harness::RunFacts run{run_id,
+                                f.ask.target,
+                                false,
+                                f.settings.business,
+                                f.instance,
+                                f.route,
+                                paths,
+                                f.contract,
+                                f.settings.system.limits.session};
+    sandbox::EnvironmentSpec wanted;
+    wanted.host = &f.settings.env;
+    wanted.run = run_id;
+    wanted.run_dir = paths.run_dir;
+    wanted.path_dirs = harness::path_directories(f.route);
+    wanted.provider = f.route.variables;
+    wanted.pass_env = f.settings.system.sandbox.pass_env;
+    MOSAIC_TRY_ASSIGN(sandbox::SessionEnvironment env, sandbox::session_environment(wanted));
+
+    sandbox::SandboxSpec spec;
+    spec.layout = f.settings.layout;
+    spec.run_dir = paths.run_dir;
+    spec.stage_dir = f.settings.stages.at(f.route.module->name);
+    spec.workspace = workspace.path;
+    spec.bus_socket = paths.broker_socket;
+    spec.launch_socket = paths.launch_socket;
+    spec.thread_store = paths.thread_store;
+    spec.shm_bytes = f.settings.system.limits.shm_bytes;
+    MOSAIC_TRY_ASSIGN(spec.extra, extra_binds(f, run, env.ca_paths));
+    const std::vector<sandbox::Bind> binds = sandbox::binds(spec);
+    sandbox::BwrapOptions options;
+    options.bwrap = f.settings.system.sandbox.bwrap;
+    options.directory = paths.run_dir;
+    options.network_none = f.instance.network == config::Network::none;
+    options.nested = f.settings.system.sandbox.nested;
+
+    Plan plan;
+    plan.seat = f.ask.target;
+    plan.route = f.route.route;
+    plan.account = f.route.account;
+    plan.launched_by = f.ask.caller.name;
+    plan.may_launch = f.instance.may_launch();
+    plan.workspace = workspace.path;
+    plan.workspace_fd = std::move(workspace.fd);
+    MOSAIC_TRY_ASSIGN(plan.files, run_steps(f, run, binds));
+    plan.argv = sandbox::bwrap_argv(options, binds, sandbox::runner_command(paths.run_dir));
+    plan.env = std::move(env.variables);
+    plan.warnings = std::move(env.warnings);
+    plan.run_dir = paths.run_dir;
+    plan.transcript = harness::transcript_path(run);
+    return plan;
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "harness/route.h"
+#include "host/data_root.h"
+#include "host/run_slot.h"
+#include "host/settings.h"
+#include "sandbox/workspace.h"
+
+namespace mosaic::host {
+
+// What a plan is made of. All must outlive the call only.
+struct PlanFacts {
+    const Settings& settings;
+    const DataRoot& root;
+    const Ask& ask;
+    const config::Instance& instance;
+    const harness::ChosenRoute& route;
+    const std::string& contract;
+    const std::string& bwrap_version;
+};
+
+// Fixes everything of one launch: its run id, files, command line and environment. Makes nothing.
+[[nodiscard]] Result<Plan> make_plan(const PlanFacts& facts, sandbox::Workspace workspace);
+
+}  // namespace mosaic::host

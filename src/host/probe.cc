@@ -1,0 +1,91 @@
+#include "host/probe.h"
+
+#include <fcntl.h>
+
+#include "harness/module.h"
+#include "host/log.h"
+#include "sandbox/status.h"
+
+namespace mosaic::host {
+namespace {
+
+constexpr Duration kProbeTakes = seconds(10);
+
+}  // namespace
+
+Probe::Probe(Children& children, const Settings& settings)
+    : children_(children), settings_(settings) {}
+
+Probe::Answer Probe::ask(bool again) {
+    const std::string& bwrap = settings_.system.sandbox.bwrap;
+    const auto identity = sandbox::identity_of(bwrap);
+    if (!identity) {
+        unavailable_ = sandbox::explain_exec(bwrap, identity.error().sys);
+        known_good_.reset();
+        return Answer::broken;
+    }
+    if (known_good_ == *identity) {
+        return Answer::works;
+    }
+    if (try_job_ != 0) {
+        return Answer::unknown;
+    }
+    if (again && trying_ == *identity) {
+        return Answer::broken;
+    }
+    start(*identity);
+    return Answer::unknown;
+}
+
+void Probe::start(const sandbox::FileIdentity& identity) {
+    trying_ = identity;
+    sandbox::ProbeSpec probe;
+    probe.layout = settings_.layout;
+    probe.stage_dir = settings_.stages.at("");
+    probe.shm_bytes = settings_.system.limits.shm_bytes;
+    probe.options.bwrap = settings_.system.sandbox.bwrap;
+    probe.options.nested = settings_.system.sandbox.nested;
+    process::SpawnSpec spec;
+    spec.path = probe.options.bwrap;
+    spec.argv = sandbox::probe_argv(probe);
+    spec.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
+    std::vector<UniqueFd> keep;
+    keep.emplace_back(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    keep.emplace_back(::open(probe.stage_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    spec.descriptors = {{keep[0].get(), sandbox::kStatusFd},
+                        {keep[1].get(), sandbox::kWorkspaceFd}};
+    try_job_ = children_.run(std::move(spec), std::move(keep), kProbeTakes);
+    process::SpawnSpec version;
+    version.path = probe.options.bwrap;
+    version.argv = {probe.options.bwrap, "--version"};
+    version.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
+    version_job_ = children_.run(std::move(version), {}, kProbeTakes);
+}
+
+bool Probe::settle(const ChildResult& result) {
+    if (result.job == version_job_) {
+        version_ = harness::version_from(result.output);
+        return false;
+    }
+    if (result.job != try_job_) {
+        return false;
+    }
+    try_job_ = 0;
+    const std::string& bwrap = settings_.system.sandbox.bwrap;
+    if (!result.started) {
+        unavailable_ = sandbox::explain_exec(bwrap, result.sys);
+    } else if (result.timed_out) {
+        unavailable_ = {bwrap + " failed: it did not end within 10 s", ""};
+    } else if (result.exit.signal != 0 || result.exit.exit_code != 0) {
+        unavailable_ =
+            sandbox::explain(bwrap, result.exit, sandbox::first_error_line(result.output));
+    } else {
+        known_good_ = trying_;
+        return true;
+    }
+    log_line("sessions can't start: " + unavailable_.reason +
+             (unavailable_.remedy.empty() ? "" : "; " + unavailable_.remedy));
+    return true;
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "host/children.h"
+#include "host/settings.h"
+#include "sandbox/probe.h"
+
+namespace mosaic::host {
+
+// Whether bwrap works here: tried once with a launch's own flags, and again when bwrap became
+// another file, when a launch failed as if it didn't, or when it didn't work the last time. Never
+// blocks.
+class Probe {
+  public:
+    Probe(Children& children, const Settings& settings);
+
+    enum class Answer {
+        works,
+        broken,   // unavailable() says why
+        unknown,  // being tried; ask again when settled() was true
+    };
+
+    // For a new request. `again`: it has waited for a try already, so the last result counts.
+    [[nodiscard]] Answer ask(bool again);
+
+    [[nodiscard]] const sandbox::Unavailable& unavailable() const { return unavailable_; }
+
+    [[nodiscard]] const std::string& bwrap_version() const { return version_; }
+
+    // A launch failed in a way that puts the last result in doubt.
+    void doubt() { known_good_.reset(); }
+
+    // Takes the result when it is one of its own; true when a try has just been settled.
+    bool settle(const ChildResult& result);
+
+  private:
+    void start(const sandbox::FileIdentity& identity);
+
+    Children& children_;
+    const Settings& settings_;
+    std::optional<sandbox::FileIdentity> known_good_;
+    sandbox::FileIdentity trying_;
+    uint64_t try_job_ = 0;
+    uint64_t version_job_ = 0;
+    std::string version_;
+    sandbox::Unavailable unavailable_;
+};
+
+}  // namespace mosaic::host

@@ -1,0 +1,436 @@
+// The effects of runs that touch files, processes, pipes, the broker and the logs.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "host/log.h"
+#include "host/runs.h"
+#include "process/files.h"
+#include "process/pidfd.h"
+#include "process/proc.h"
+#include "registry/launch_log.h"
+#include "registry/layout.h"
+#include "sandbox/binds.h"
+
+namespace mosaic::host {
+
+using launch::Event;
+using launch::EventKind;
+using launch::Phase;
+
+namespace {
+
+constexpr uint64_t kRunnerLogHeadMax = uint64_t{64} * 1024;
+// Sessions go first when memory runs out, the host last.
+constexpr int kSessionOomScore = 500;
+
+// The refusal that a failed file operation means to the caller.
+Refusal refusal_of(const Error& error) {
+    const bool disk = error.sys == ENOSPC || error.sys == EDQUOT || error.sys == EIO ||
+                      error.sys == EROFS || error.sys == EACCES;
+    return disk ? Refusal::storage_unavailable : Refusal::launch_failed;
+}
+
+struct Pipe {
+    UniqueFd read;
+    UniqueFd write;
+};
+
+Result<Pipe> make_pipe() {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0) {
+        return fail_sys(errno, "pipe");
+    }
+    return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+}  // namespace
+
+void Runs::prepare(uint32_t index) {
+    RunSlot& s = slot(index);
+    s.files.start(*parts_.loop.ring, s.files_op, parts_.root.runs.get(), std::move(s.plan.files));
+}
+
+void Runs::on_files_done(uint32_t index) {
+    RunSlot& s = slot(index);
+    const auto progress = s.files.on_completion(*parts_.loop.ring, s.files_op);
+    if (progress == FileJob::Progress::done) {
+        s.runner_log = s.files.take_kept();
+        parts_.loop.post(ref_of(index), EventKind::prepared);
+    } else if (progress == FileJob::Progress::failed) {
+        s.failure = "the run directory can't be made: " + s.files.error().text;
+        parts_.loop.post(ref_of(index),
+                         Event{EventKind::prepare_failed, refusal_of(s.files.error())});
+    }
+}
+
+void Runs::spawn(uint32_t index) {
+    RunSlot& s = slot(index);
+    s.spawned_at = parts_.loop.now;
+    const auto spawned = spawn_outer(index);
+    if (!spawned) {
+        s.failure = spawned.error().text;
+        parts_.loop.post(ref_of(index), EventKind::start_failed);
+        return;
+    }
+    parts_.loop.post(ref_of(index), EventKind::started);
+}
+
+Result<void> Runs::spawn_outer(uint32_t index) {
+    RunSlot& s = slot(index);
+    MOSAIC_TRY_ASSIGN(Pipe input, make_pipe());
+    MOSAIC_TRY_ASSIGN(Pipe status, make_pipe());
+    process::SpawnSpec spec;
+    spec.path = s.plan.argv.front();
+    spec.argv = s.plan.argv;
+    spec.env = s.plan.env;
+    spec.descriptors = {{input.read.get(), 0},
+                        {s.runner_log.get(), 1},
+                        {s.runner_log.get(), 2},
+                        {status.write.get(), sandbox::kStatusFd},
+                        {s.plan.workspace_fd.get(), sandbox::kWorkspaceFd}};
+    spec.new_keyring = true;
+    spec.oom_score_adj = kSessionOomScore;
+    MOSAIC_TRY_ASSIGN(process::Spawned child, process::spawn(spec));
+    s.process.pid = child.pid();
+    // The child can't be reaped by anybody else, so its stat is its own even after its death.
+    if (const auto stat = process::read_stat(child.pid())) {
+        s.process.start_time = stat->start_time;
+    }
+    s.child.emplace(std::move(child));
+    s.outer_pidfd = s.child->take_pidfd();
+    s.stdin_pipe = std::move(input.write);
+    s.status_pipe = std::move(status.read);
+    s.status_over = false;
+    reactor::Ring& ring = *parts_.loop.ring;
+    ring.poll(s.exit_op, s.outer_pidfd.get(), POLLIN);
+    ring.poll(s.exec_op, s.child->exec_result(), POLLIN);
+    ring.read(s.status_op, s.status_pipe.get(), s.status_buffer.data(), s.status_buffer.size());
+    // The child has a table of descriptors of its own, so ours of its ends can go at once.
+    s.plan.workspace_fd.reset();
+    s.runner_log.reset();
+    return {};
+}
+
+void Runs::on_exec(uint32_t index) {
+    RunSlot& s = slot(index);
+    const auto started = s.child->finish_exec();
+    if (!started) {
+        s.failure = "sandbox: " + started.error().text;
+        sandbox_doubt_ = true;
+    }
+}
+
+void Runs::on_status(uint32_t index) {
+    RunSlot& s = slot(index);
+    const int result = s.status_op.result();
+    if (result <= 0) {
+        s.status_over = true;
+        report_exit(index);
+        return;
+    }
+    const auto fed = s.status.feed({s.status_buffer.data(), static_cast<size_t>(result)});
+    if (!fed && s.failure.empty()) {
+        s.failure = "bwrap's status: " + fed.error().text;
+    }
+    if (s.status.child_pid() && s.process.runner_pid == 0) {
+        find_runner_of(index);
+    }
+    parts_.loop.ring->read(
+        s.status_op, s.status_pipe.get(), s.status_buffer.data(), s.status_buffer.size());
+}
+
+// The pid from the status pipe is only a number: it is pinned by a pidfd, then checked to be what
+// bwrap made, while the outer still lives and so the number can't have been used again.
+void Runs::find_runner_of(uint32_t index) {
+    RunSlot& s = slot(index);
+    const pid_t pid = *s.status.child_pid();
+    s.process.runner_pid = pid;
+    auto pidfd = process::open_pidfd(pid);
+    const auto stat = process::read_stat(pid);
+    const auto numbers = process::read_ns_pids(pid);
+    const bool ours = pidfd && stat && stat->parent == s.process.pid && stat->state != 'Z' &&
+                      numbers.size() > 1 && numbers.back() == 1 &&
+                      !process::has_exited(s.outer_pidfd.get());
+    if (!ours) {
+        s.failure = "the runner was gone before it was known";
+        kill(s);
+        return;
+    }
+    s.process.runner_start_time = stat->start_time;
+    s.runner_pidfd = std::move(*pidfd);
+    s.found = true;
+    parts_.loop.post(ref_of(index), EventKind::runner_found);
+}
+
+// Runner first: killing the outer alone in its first milliseconds would leave the runner alive. The
+// process group last, for what the outer made and nobody knows yet. As long as the outer isn't
+// reaped its number, and so the group's, can't belong to a stranger.
+void Runs::kill(RunSlot& s) {
+    if (s.runner_pidfd.valid()) {
+        ignore(process::signal_pidfd(s.runner_pidfd.get(), SIGKILL), "gone is what is wanted");
+    }
+    if (s.outer_pidfd.valid() && !s.reaped) {
+        ignore(process::signal_pidfd(s.outer_pidfd.get(), SIGKILL), "gone is what is wanted");
+        ::kill(static_cast<pid_t>(-s.process.pid), SIGKILL);
+    }
+}
+
+void Runs::on_exit(uint32_t index) {
+    RunSlot& s = slot(index);
+    kill(s);
+    const auto exit = process::reap(s.outer_pidfd.get());
+    if (!exit) {
+        log_line("run " + s.run + ": " + exit.error().text);
+    }
+    s.exit = exit.value_or(process::Exit{});
+    s.reaped = true;
+    report_exit(index);
+}
+
+// The exit counts when both are there: the reaped outer and the end of its status pipe, which come
+// in either order.
+void Runs::report_exit(uint32_t index) {
+    RunSlot& s = slot(index);
+    if (!s.reaped || !s.status_over) {
+        return;
+    }
+    std::string error_line;
+    const bool never_ran = s.exit.signal == 0 && s.exit.exit_code != 0 && !s.status.exit_code();
+    if (never_ran) {
+        sandbox_doubt_ = true;
+        const auto text =
+            process::read_file_beneath(parts_.root.runs.get(),
+                                       s.run + "/" + std::string(registry::kRunnerLog),
+                                       kRunnerLogHeadMax);
+        error_line = text ? sandbox::first_error_line(*text) : std::string();
+    }
+    sandbox::End end = sandbox::map_exit(s.exit, s.status.exit_code(), error_line);
+    s.end_exit_code.reset();
+    if (end.exit_code) {
+        s.end_exit_code = *end.exit_code;
+    }
+    s.end_signal = end.signal;
+    s.end_detail = end.detail;
+    if (never_ran && !s.failure.starts_with("sandbox: ")) {
+        s.failure = end.detail;
+    } else if (s.failure.empty() && s.state.phase < Phase::live) {
+        s.failure = "the session ended: " + std::string(to_string(end.reason)) +
+                    (end.signal.empty() ? "" : " by " + end.signal);
+    }
+    parts_.loop.post(ref_of(index), Event{EventKind::exited, Refusal::launch_failed, end.reason});
+}
+
+void Runs::bind(uint32_t index) {
+    const RunSlot& s = slot(index);
+    wire::BindLaunchArgs args;
+    args.seat = s.plan.seat;
+    args.run = s.run;
+    args.harness = s.plan.route.harness;
+    args.provider = s.plan.route.provider;
+    args.model = s.plan.route.model;
+    args.launched_by = s.plan.launched_by;
+    args.transcript = s.plan.transcript;
+    args.process = s.process;
+    parts_.broker.bind(ref_of(index), args);
+}
+
+void Runs::record(uint32_t index) {
+    const RunSlot& s = slot(index);
+    registry::SessionEntry entry;
+    entry.business = parts_.business;
+    entry.seat = s.plan.seat;
+    entry.run = s.run;
+    entry.run_dir = s.plan.run_dir;
+    entry.process = s.process;
+    entry.launched_by = s.plan.launched_by;
+    entry.harness = s.plan.route.harness;
+    entry.provider = s.plan.route.provider;
+    entry.model = s.plan.route.model;
+    entry.at = iso8601(wall_clock_ms());
+    parts_.store.add(entry, ref_of(index));
+}
+
+void Runs::deliver(uint32_t index) {
+    RunSlot& s = slot(index);
+    s.capability_written = 0;
+    parts_.loop.ring->write(
+        s.stdin_op, s.stdin_pipe.get(), s.capability_line.data(), s.capability_line.size());
+}
+
+void Runs::on_stdin_done(uint32_t index) {
+    RunSlot& s = slot(index);
+    const int result = s.stdin_op.result();
+    if (result < 0) {
+        s.failure = "the capability can't be written: " + errno_text(-result);
+        close_capability(s);
+        parts_.loop.post(ref_of(index), EventKind::deliver_failed);
+        return;
+    }
+    s.capability_written += static_cast<size_t>(result);
+    if (s.capability_written < s.capability_line.size()) {
+        parts_.loop.ring->write(s.stdin_op,
+                                s.stdin_pipe.get(),
+                                s.capability_line.data() + s.capability_written,
+                                s.capability_line.size() - s.capability_written);
+        return;
+    }
+    close_capability(s);
+    parts_.loop.post(ref_of(index), EventKind::delivered);
+}
+
+void Runs::close_capability(RunSlot& s) {
+    wipe(s.capability_line);
+    s.stdin_pipe.reset();
+}
+
+std::string Runs::failure_text(const RunSlot& s) const {
+    const Refusal code = s.state.refusal;
+    if (code == Refusal::launch_failed || code == Refusal::storage_unavailable) {
+        return std::string(to_string(s.state.failed_in)) + ": " + s.failure;
+    }
+    if (code == Refusal::busy) {
+        return "too many launches are being set up, and this one waited " +
+               std::to_string(parts_.limits.setup_wait_ms) + " ms";
+    }
+    if (code == Refusal::host_stopping) {
+        return "the host is stopping";
+    }
+    if (code == Refusal::broker_unavailable) {
+        return "the broker isn't running at the moment";
+    }
+    if (code == Refusal::launch_revoked) {
+        return "launches are revoked";
+    }
+    if (code == Refusal::decision_required) {
+        return "it needs a decision: " + s.decision;
+    }
+    if (code == Refusal::not_authorized) {
+        return s.caller.name + " has no authority for role.launch";
+    }
+    return s.failure;
+}
+
+void Runs::end_at_broker(uint32_t index) {
+    RunSlot& s = slot(index);
+    wire::EndLaunchArgs args;
+    args.seat = s.plan.seat;
+    args.run = s.run;
+    args.reason = s.state.reason;
+    args.exit_code = s.end_exit_code;
+    args.signal = s.end_signal;
+    args.detail = s.end_detail;
+    // A launch that failed says at which stage, and why.
+    if (args.detail.empty() && (!s.state.facts.claimed || s.state.reason == EndReason::failed) &&
+        !s.failure.empty()) {
+        args.detail = std::string(to_string(s.state.failed_in)) + ": " + s.failure;
+    }
+    args.process = s.process;
+    args.harness = s.plan.route.harness;
+    parts_.broker.end(ref_of(index), args);
+}
+
+void Runs::reply_launched(RunSlot& s) {
+    wire::LaunchResult result{
+        s.run, s.plan.seat.instance, s.plan.route.harness, s.plan.route.model};
+    if (s.caller.kind == Caller::Kind::session) {
+        parts_.clients.answer(s.caller.client, s.caller.number, wire::encode_launch_reply(result));
+        return;
+    }
+    answers_.push_back(HumanAnswer{s.caller, std::move(result), Refusal::launch_failed, ""});
+}
+
+void Runs::answer_refusal(const Caller& caller,
+                          Refusal code,
+                          const std::string& decision,
+                          const std::string& reason) {
+    if (caller.kind == Caller::Kind::session) {
+        parts_.clients.answer(
+            caller.client, caller.number, wire::encode_launch_refusal(code, decision, ""));
+        return;
+    }
+    answers_.push_back(HumanAnswer{caller, std::nullopt, code, reason});
+}
+
+void Runs::refuse(const Ask& ask, Refusal code, const std::string& reason) {
+    registry::RefusedLine line;
+    line.at = iso8601(wall_clock_ms());
+    line.code = code;
+    line.seat = ask.target;
+    line.reason = reason;
+    line.by = ask.caller.name;
+    parts_.log.append(registry::encode(line));
+    parts_.broker.refuse({ask.target, std::string(to_string(code)), reason, ask.caller.name});
+    answer_refusal(ask.caller, code, "", reason);
+}
+
+void Runs::log_launch(const RunSlot& s) {
+    const auto us = [&](Stage stage) {
+        return to_us(s.stage_at[static_cast<size_t>(stage)] - s.asked_at);
+    };
+    registry::LaunchLine line;
+    line.at = iso8601(wall_clock_ms());
+    line.seat = s.plan.seat;
+    line.run = s.run;
+    line.launched_by = s.plan.launched_by;
+    line.harness = s.plan.route.harness;
+    line.provider = s.plan.route.provider;
+    line.model = s.plan.route.model;
+    line.stages = {us(Stage::checked),
+                   us(Stage::authorized),
+                   us(Stage::prepared),
+                   us(Stage::spawned),
+                   us(Stage::bound),
+                   us(Stage::persisted),
+                   us(Stage::delivered),
+                   us(Stage::claimed)};
+    parts_.log.append(registry::encode(line));
+    log_line("launched " + describe(s.plan.seat) + " as " + s.run + " in " +
+             std::to_string(us(Stage::claimed) / 1000) + " ms");
+}
+
+void Runs::log_refused(const RunSlot& s) {
+    const std::string reason = failure_text(s);
+    registry::RefusedLine line;
+    line.at = iso8601(wall_clock_ms());
+    line.code = s.state.refusal;
+    line.seat = s.plan.seat;
+    line.reason = reason;
+    line.by = s.caller.name;
+    parts_.log.append(registry::encode(line));
+    log_line("refused " + describe(s.plan.seat) + " for " + s.caller.name + ": " +
+             std::string(to_string(s.state.refusal)) + " (" + reason + ")");
+    // The broker has recorded its own refusals; the rest it learns from us.
+    const bool brokers_own = s.state.refusal == Refusal::launch_revoked ||
+                             s.state.refusal == Refusal::not_authorized ||
+                             s.state.refusal == Refusal::decision_required;
+    if (!brokers_own) {
+        parts_.broker.refuse(
+            {s.plan.seat, std::string(to_string(s.state.refusal)), reason, s.caller.name});
+    }
+}
+
+void Runs::log_end(const RunSlot& s) {
+    if (!s.end_first) {
+        return;
+    }
+    registry::EndLine line;
+    line.at = iso8601(wall_clock_ms());
+    line.seat = s.plan.seat;
+    line.run = s.run;
+    line.reason = s.end_reason;
+    line.exit_code = s.end_exit_code;
+    line.signal = s.end_signal;
+    line.detail = s.end_detail;
+    parts_.log.append(registry::encode(line));
+    log_line("ended " + describe(s.plan.seat) + " " + s.run + ": " +
+             std::string(to_string(line.reason)) +
+             (line.detail.empty() ? "" : " (" + line.detail + ")"));
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/secret.h"
+#include "base/unique_fd.h"
+#include "config/config.h"
+#include "host/file_job.h"
+#include "host/loop.h"
+#include "launch/run_machine.h"
+#include "process/spawn.h"
+#include "sandbox/status.h"
+#include "wire/messages.h"
+
+namespace mosaic::host {
+
+// Who asked for a launch and where the answer goes.
+struct Caller {
+    enum class Kind {
+        session,  // over launch.sock
+        human,    // over admin.sock, through the broker
+        start,    // --pm
+    };
+    Kind kind = Kind::start;
+    std::string name;        // the caller's instance, or the human
+    Seat seat;               // of a session
+    std::string run;         // of a session
+    SlotRef client;          // of a session: its connection
+    uint64_t number = 0;     // ... and the request there
+    int64_t request_id = 0;  // of the human's request on the control pair
+};
+
+// One launch that was asked for and has not become a run yet.
+struct Ask {
+    Caller caller;
+    Seat target;
+    Instant at;  // when its last byte was read
+};
+
+// All that a launch needs to know, decided by the checks and fixed from then on: a configuration
+// that changes later changes nothing of it.
+struct Plan {
+    Seat seat;
+    config::Route route;
+    std::string launched_by;
+    std::string account;  // the credential set that is counted; empty: none
+    bool may_launch = false;
+    std::string workspace;             // real path
+    UniqueFd workspace_fd;             // O_PATH: what is bound
+    std::vector<FileJob::Step> files;  // below the business's runs directory
+    std::vector<std::string> argv;     // of bwrap
+    std::vector<std::string> env;
+    std::vector<std::string> warnings;  // host variables that sessions don't get; names only
+    std::string run_dir;
+    std::string transcript;
+};
+
+// A run from its passed checks to its end: the machine's state and everything the machine must not
+// see. Slots live in a pool and are used again when their machine is over and their ops are idle.
+struct RunSlot {
+    uint32_t generation = 0;
+    bool in_use = false;
+    launch::RunState state;
+    Caller caller;
+    Plan plan;
+    std::string run;
+    std::string decision;  // of an authorization that waits for one
+
+    // Processes and pipes.
+    std::optional<process::Spawned> child;
+    UniqueFd outer_pidfd;
+    UniqueFd runner_pidfd;
+    UniqueFd runner_log;
+    UniqueFd stdin_pipe;   // our write end
+    UniqueFd status_pipe;  // our read end
+    wire::ProcessIdentity process;
+    sandbox::StatusParser status;
+    std::array<char, 512> status_buffer{};
+    bool status_over = true;
+    bool reaped = false;
+    bool found = false;  // the runner was found and checked
+    process::Exit exit;
+
+    // The capability on its way out, and what stays of it.
+    std::string capability_line;
+    size_t capability_written = 0;
+    std::string capability_hash;  // SHA-256; empty until delivery
+
+    // What is reported at the end.
+    EndReason end_reason = EndReason::failed;  // as the broker recorded it
+    std::string failure;                       // the cause of a failed stage
+    std::optional<int64_t> end_exit_code;
+    std::string end_signal;
+    std::string end_detail;
+    bool end_first = true;  // the broker recorded this end now, not before
+
+    // Stopping.
+    std::vector<int64_t> stop_requests;  // control requests to answer when it is over
+    int64_t stop_timeout_ms = 0;
+
+    uint32_t deadline_generation = 0;
+    Instant asked_at;
+    Instant spawned_at;
+    std::array<Instant, 8> stage_at{};  // checked ... claimed
+
+    FileJob files;
+    reactor::Op files_op;
+    reactor::Op exec_op;
+    reactor::Op exit_op;
+    reactor::Op status_op;
+    reactor::Op stdin_op;
+
+    [[nodiscard]] bool quiescent() const {
+        return files_op.idle() && exec_op.idle() && exit_op.idle() && status_op.idle() &&
+               stdin_op.idle();
+    }
+};
+
+enum class Stage : uint8_t {
+    checked,
+    authorized,
+    prepared,
+    spawned,
+    bound,
+    persisted,
+    delivered,
+    claimed,
+};
+
+}  // namespace mosaic::host

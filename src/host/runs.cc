@@ -1,0 +1,428 @@
+#include "host/runs.h"
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "base/assert.h"
+#include "host/capability.h"
+#include "host/log.h"
+#include "process/pidfd.h"
+#include "registry/launch_log.h"
+#include "wire/limits.h"
+
+// The pool, the queue for set-up, and what doesn't touch processes. run_processes.cc has the rest
+// of the effects.
+
+namespace mosaic::host {
+
+using launch::EffectKind;
+using launch::Event;
+using launch::EventKind;
+using launch::Phase;
+
+namespace {
+
+// TRAP-21: pid 1 may be deaf while it starts, so SIGTERM is sent again.
+constexpr Duration kTermAgain = seconds(1);
+// How long a SIGKILL may take before it is sent again and a person is told.
+constexpr Duration kKillTakes = seconds(10);
+
+}  // namespace
+
+Runs::Runs(RunParts parts) : parts_(std::move(parts)) {
+    if (parts_.limits.setup_in_flight == 0) {
+        const int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+        parts_.limits.setup_in_flight = 2 * cores;
+    }
+}
+
+SlotRef Runs::ref_of(uint32_t index) const {
+    return {index, slots_[index]->generation};
+}
+
+RunSlot* Runs::find(SlotRef ref) {
+    if (ref.index >= slots_.size()) {
+        return nullptr;
+    }
+    RunSlot& s = slot(ref.index);
+    return s.in_use && s.generation == ref.generation ? &s : nullptr;
+}
+
+bool Runs::has_room() const {
+    return active() < limits::kRunsMax;
+}
+
+size_t Runs::active() const {
+    return static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const auto& s) {
+        return s->in_use && s->state.phase != Phase::over;
+    }));
+}
+
+bool Runs::is_taken(const Seat& seat) const {
+    return std::any_of(slots_.begin(), slots_.end(), [&](const auto& s) {
+        return s->in_use && s->state.phase != Phase::over && s->plan.seat == seat;
+    });
+}
+
+int64_t Runs::count(const std::string& provider, const std::string& model) const {
+    return std::count_if(slots_.begin(), slots_.end(), [&](const auto& s) {
+        return s->in_use && s->state.phase != Phase::over && s->plan.route.provider == provider &&
+               s->plan.route.model == model;
+    });
+}
+
+int64_t Runs::count_account(const std::string& account) const {
+    return std::count_if(slots_.begin(), slots_.end(), [&](const auto& s) {
+        return s->in_use && s->state.phase != Phase::over && s->plan.account == account;
+    });
+}
+
+std::optional<SlotRef> Runs::find_runner(int64_t pid, const std::string& start) const {
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+        const RunSlot& s = *slots_[i];
+        if (s.in_use && s.found && s.process.runner_pid == pid &&
+            s.process.runner_start_time == start && s.state.facts.alive) {
+            return SlotRef{i, s.generation};
+        }
+    }
+    return std::nullopt;
+}
+
+const RunSlot* Runs::find_capability(SlotRef run, const std::string& hash) const {
+    if (run.index >= slots_.size()) {
+        return nullptr;
+    }
+    const RunSlot& s = *slots_[run.index];
+    const bool alive = s.in_use && s.generation == run.generation && s.state.facts.alive;
+    return alive && !s.capability_hash.empty() && s.capability_hash == hash ? &s : nullptr;
+}
+
+void Runs::begin(Ask ask, Plan plan) {
+    auto free =
+        std::find_if(slots_.begin(), slots_.end(), [](const auto& s) { return !s->in_use; });
+    if (free == slots_.end()) {
+        slots_.push_back(std::make_unique<RunSlot>());
+        free = slots_.end() - 1;
+    }
+    const auto index = static_cast<uint32_t>(free - slots_.begin());
+    RunSlot& s = **free;
+    s.in_use = true;
+    s.caller = std::move(ask.caller);
+    s.asked_at = ask.at;
+    s.plan = std::move(plan);
+    s.run = s.plan.run_dir.substr(s.plan.run_dir.rfind('/') + 1);
+    s.stage_at[static_cast<size_t>(Stage::checked)] = parts_.loop.now;
+    own(s.files_op, Owner::run_files, index);
+    own(s.exec_op, Owner::run_exec, index);
+    own(s.exit_op, Owner::run_exit, index);
+    own(s.status_op, Owner::run_status, index);
+    own(s.stdin_op, Owner::run_stdin, index);
+    const launch::Step first = launch::begin();
+    s.state = first.next;
+    for (const launch::Effect& effect : first.effects) {
+        carry_out(index, effect.kind);
+    }
+}
+
+void Runs::stamp(RunSlot& s, EventKind event) const {
+    const auto mark = [&](Stage stage) {
+        s.stage_at[static_cast<size_t>(stage)] = parts_.loop.now;
+    };
+    if (event == EventKind::authorized) {
+        mark(Stage::authorized);
+    } else if (event == EventKind::prepared) {
+        mark(Stage::prepared);
+    } else if (event == EventKind::runner_found) {
+        mark(Stage::spawned);
+    } else if (event == EventKind::bound) {
+        mark(Stage::bound);
+    } else if (event == EventKind::recorded) {
+        mark(Stage::persisted);
+    } else if (event == EventKind::delivered) {
+        mark(Stage::delivered);
+    } else if (event == EventKind::claimed) {
+        mark(Stage::claimed);
+    }
+}
+
+void Runs::step(const RunEvent& queued) {
+    RunSlot* s = find(queued.run);
+    if (s == nullptr) {
+        return;
+    }
+    stamp(*s, queued.event.kind);
+    if (queued.event.kind == EventKind::deadline && s->failure.empty()) {
+        s->failure = "nothing came within its time";
+    } else if (queued.event.kind == EventKind::broker_lost && s->failure.empty()) {
+        s->failure = "the broker went away";
+    }
+    const launch::Step next = launch::step(s->state, queued.event);
+    s->state = next.next;
+    for (const launch::Effect& effect : next.effects) {
+        carry_out(queued.run.index, effect.kind);
+    }
+}
+
+void Runs::carry_out(uint32_t index, EffectKind effect) {
+    RunSlot& s = slot(index);
+    switch (effect) {
+        case EffectKind::authorize: {
+            wire::AuthorizeLaunchArgs args;
+            args.human = s.caller.kind != Caller::Kind::session;
+            args.caller = s.caller.seat;
+            args.caller_run = s.caller.run;
+            args.target = s.plan.seat;
+            parts_.broker.authorize(ref_of(index), args);
+            break;
+        }
+        case EffectKind::enqueue:
+            queue_.push_back(ref_of(index));
+            admit();
+            break;
+        case EffectKind::prepare:
+            prepare(index);
+            break;
+        case EffectKind::spawn:
+            spawn(index);
+            break;
+        case EffectKind::bind:
+            bind(index);
+            break;
+        case EffectKind::record:
+            record(index);
+            break;
+        case EffectKind::deliver:
+            deliver(index);
+            break;
+        case EffectKind::arm_deadline:
+            arm_deadline(index);
+            break;
+        case EffectKind::disarm_deadline:
+            ++s.deadline_generation;
+            break;
+        case EffectKind::term:
+            if (s.runner_pidfd.valid()) {
+                ignore(process::signal_pidfd(s.runner_pidfd.get(), SIGTERM), "gone is fine");
+            }
+            parts_.loop.set_timer(TimerKind::run_term, index, s.generation, kTermAgain);
+            break;
+        case EffectKind::kill:
+            kill(s);
+            break;
+        case EffectKind::leave_setup:
+            --in_setup_;
+            admit();
+            break;
+        case EffectKind::reply_launched:
+            reply_launched(s);
+            break;
+        case EffectKind::reply_refused:
+            answer_refusal(s.caller, s.state.refusal, s.decision, failure_text(s));
+            break;
+        case EffectKind::log_launch:
+            log_launch(s);
+            break;
+        case EffectKind::log_refused:
+            log_refused(s);
+            break;
+        case EffectKind::log_end:
+            log_end(s);
+            break;
+        case EffectKind::end_at_broker:
+            end_at_broker(index);
+            break;
+        case EffectKind::unrecord:
+            parts_.store.remove(s.run, ref_of(index));
+            break;
+        case EffectKind::discard_files:
+            discarded_.push_back(s.run);
+            break;
+        case EffectKind::free_seat:
+            free_seat(index);
+            break;
+    }
+}
+
+// Launches set up in the order they were allowed, as many at once as the machine has use for.
+void Runs::admit() {
+    while (in_setup_ < parts_.limits.setup_in_flight && !queue_.empty()) {
+        const SlotRef next = queue_.front();
+        queue_.pop_front();
+        const RunSlot* s = find(next);
+        if (s != nullptr && s->state.phase <= Phase::queued) {
+            ++in_setup_;
+            parts_.loop.post(next, EventKind::admitted);
+        }
+    }
+}
+
+void Runs::arm_deadline(uint32_t index) {
+    RunSlot& s = slot(index);
+    const config::Limits& limits = parts_.limits;
+    Duration after = kKillTakes;
+    if (s.state.phase == Phase::queued) {
+        after = milliseconds(limits.setup_wait_ms);
+    } else if (s.state.phase == Phase::spawning) {
+        after = milliseconds(limits.runner_pid_ms);
+    } else if (s.state.phase == Phase::binding) {
+        const Duration spent = parts_.loop.now - s.spawned_at;
+        after = Duration{std::max<int64_t>(0, milliseconds(limits.claim_ms).ns - spent.ns)};
+    } else if (s.state.phase == Phase::stopping) {
+        after = milliseconds(s.stop_timeout_ms);
+    }
+    ++s.deadline_generation;
+    parts_.loop.set_timer(TimerKind::run_deadline, index, s.deadline_generation, after);
+}
+
+void Runs::on_deadline(uint32_t index, uint32_t generation) {
+    RunSlot& s = slot(index);
+    if (!s.in_use || s.deadline_generation != generation) {
+        return;
+    }
+    if (s.state.phase == Phase::killing) {
+        log_line("run " + s.run + " (" + describe(s.plan.seat) +
+                 ") hasn't ended 10 s after SIGKILL; its seat stays taken until it does");
+    }
+    parts_.loop.post(ref_of(index), EventKind::deadline);
+}
+
+void Runs::on_term_timer(uint32_t index, uint32_t generation) {
+    const RunSlot& s = slot(index);
+    if (s.in_use && s.generation == generation && s.state.phase == Phase::stopping) {
+        parts_.loop.post(ref_of(index), EventKind::stop);
+    }
+}
+
+void Runs::stop(int64_t request_id, const wire::StopArgs& args) {
+    const bool by_run = is_run_id(args.target);
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+        RunSlot& s = slot(i);
+        const bool matches =
+            by_run ? s.run == args.target : s.plan.seat == Seat{args.target, args.thread};
+        if (s.in_use && s.state.phase != Phase::over && matches) {
+            s.stop_timeout_ms = args.timeout_ms;
+            s.stop_requests.push_back(request_id);
+            parts_.loop.post(ref_of(i), EventKind::stop);
+            return;
+        }
+    }
+    const std::string what =
+        by_run ? "no running session has run id " + args.target
+               : "no session of " + describe({args.target, args.thread}) + " is running";
+    parts_.broker.reply(wire::reply_error(request_id, to_string(BusError::not_found), what));
+}
+
+void Runs::stop_all(int64_t timeout_ms) {
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+        RunSlot& s = slot(i);
+        if (s.in_use && s.state.phase != Phase::over) {
+            s.stop_timeout_ms = timeout_ms;
+            parts_.loop.post(ref_of(i), EventKind::stop);
+        }
+    }
+}
+
+void Runs::kill_all() {
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+        const RunSlot& s = slot(i);
+        if (s.in_use && s.state.phase == Phase::stopping) {
+            parts_.loop.post(ref_of(i), EventKind::deadline);
+        }
+    }
+}
+
+void Runs::on_bound(BrokerNews& news) {
+    RunSlot* s = find(news.slot);
+    if (s == nullptr || s->state.phase != Phase::binding) {
+        wipe(news.cap);
+        return;
+    }
+    if (news.cap.empty()) {
+        s->failure = "the broker refused to bind it: " + news.text;
+        return;
+    }
+    wire::CapabilityLine line{std::move(news.cap), s->plan.launched_by};
+    s->capability_line = wire::encode(line);
+    s->capability_hash = capability_hash(line.cap);
+    wipe(line.cap);
+    wipe(news.cap);
+}
+
+void Runs::on_ended(const BrokerNews& news) {
+    RunSlot* s = find(news.slot);
+    if (s == nullptr) {
+        return;
+    }
+    s->end_first = news.end.first;
+    s->end_reason = news.end.reason;
+    s->end_exit_code = news.end.exit_code;
+    s->end_signal = news.end.signal;
+    s->end_detail = news.end.detail;
+}
+
+void Runs::on_decision(const BrokerNews& news) {
+    if (RunSlot* s = find(news.slot)) {
+        s->decision = news.decision;
+    }
+}
+
+void Runs::on_claimed(const std::string& run) {
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+        const RunSlot& s = slot(i);
+        const bool delivered =
+            s.state.phase == Phase::delivering || s.state.phase == Phase::claiming;
+        if (s.in_use && s.run == run && delivered) {
+            parts_.loop.post(ref_of(i), EventKind::claimed);
+        }
+    }
+}
+
+std::optional<HumanAnswer> Runs::take_answer() {
+    if (answers_.empty()) {
+        return std::nullopt;
+    }
+    HumanAnswer answer = std::move(answers_.front());
+    answers_.pop_front();
+    return answer;
+}
+
+std::optional<std::string> Runs::take_discarded() {
+    if (discarded_.empty()) {
+        return std::nullopt;
+    }
+    std::string run = std::move(discarded_.front());
+    discarded_.pop_front();
+    return run;
+}
+
+bool Runs::take_sandbox_doubt() {
+    return std::exchange(sandbox_doubt_, false);
+}
+
+void Runs::free_seat(uint32_t index) {
+    RunSlot& s = slot(index);
+    for (const int64_t request : s.stop_requests) {
+        json::Value result(json::Object{{"stopped", true},
+                                        {"business", parts_.business},
+                                        {"instance", s.plan.seat.instance},
+                                        {"run", s.run}});
+        parts_.broker.reply(wire::reply_ok(request, std::move(result)));
+    }
+    s.stop_requests.clear();
+    parts_.clients.end_of_run(ref_of(index));
+}
+
+void Runs::recycle() {
+    for (auto& s : slots_) {
+        if (!s->in_use || s->state.phase != Phase::over || !s->quiescent()) {
+            continue;
+        }
+        wipe(s->capability_line);
+        auto fresh = std::make_unique<RunSlot>();
+        fresh->generation = s->generation + 1;
+        s = std::move(fresh);
+    }
+}
+
+}  // namespace mosaic::host

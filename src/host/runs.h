@@ -1,0 +1,138 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/broker_link.h"
+#include "host/clients.h"
+#include "host/data_root.h"
+#include "host/launch_log.h"
+#include "host/run_slot.h"
+#include "host/session_store.h"
+
+namespace mosaic::host {
+
+// What carrying out the effects of runs needs of the host. All of it outlives Runs.
+struct RunParts {
+    Loop& loop;
+    const DataRoot& root;
+    SessionStore& store;
+    BrokerLink& broker;
+    Clients& clients;
+    LaunchLog& log;
+    config::Limits limits;
+    std::string business;
+    std::string human;
+};
+
+// A launch's answer for the human or the start, who get more than a session does.
+struct HumanAnswer {
+    Caller caller;
+    std::optional<wire::LaunchResult> result;
+    Refusal refusal = Refusal::launch_failed;
+    std::string reason;
+};
+
+// The runs: a pool of slots, one machine each. Steps them and carries out their effects.
+class Runs {
+  public:
+    explicit Runs(RunParts parts);
+
+    // Starts the machine of a run whose checks passed. The caller is answered when it is decided.
+    void begin(Ask ask, Plan plan);
+
+    // A refusal by the checks: answered, logged, told the broker. No slot was made.
+    void refuse(const Ask& ask, Refusal code, const std::string& reason);
+
+    // Takes the next queued event of a run through its machine.
+    void step(const RunEvent& event);
+
+    // The human wants it to end; answered when it is over.
+    void stop(int64_t request_id, const wire::StopArgs& args);
+    // The host ends: everything ends.
+    void stop_all(int64_t timeout_ms);
+    // A second SIGINT: no more waiting.
+    void kill_all();
+
+    // News of the broker that belong to a run's slot, before its event is stepped.
+    void on_bound(BrokerNews& news);
+    void on_ended(const BrokerNews& news);
+    void on_decision(const BrokerNews& news);
+    void on_claimed(const std::string& run);
+
+    void on_files_done(uint32_t index);
+    void on_exec(uint32_t index);
+    void on_exit(uint32_t index);
+    void on_status(uint32_t index);
+    void on_stdin_done(uint32_t index);
+    void on_deadline(uint32_t index, uint32_t generation);
+    void on_term_timer(uint32_t index, uint32_t generation);
+
+    // The seat is running, launching or ending.
+    [[nodiscard]] bool is_taken(const Seat& seat) const;
+    // Sessions of this model, under way, running or ending.
+    [[nodiscard]] int64_t count(const std::string& provider, const std::string& model) const;
+    // Sessions whose credential counts as this account.
+    [[nodiscard]] int64_t count_account(const std::string& account) const;
+    [[nodiscard]] size_t active() const;
+    // Free slots remain.
+    [[nodiscard]] bool has_room() const;
+
+    // The live run whose runner this is, nothing when there is none.
+    [[nodiscard]] std::optional<SlotRef> find_runner(int64_t pid, const std::string& start) const;
+    // The run that this hash of a capability acts for, when it was delivered and isn't over.
+    [[nodiscard]] const RunSlot* find_capability(SlotRef run, const std::string& hash) const;
+
+    // Answers for the human and the start.
+    [[nodiscard]] std::optional<HumanAnswer> take_answer();
+    // Run directories that nobody ever knew: to be removed.
+    [[nodiscard]] std::optional<std::string> take_discarded();
+    // A spawn failed in a way that says the sandbox doesn't work any more.
+    [[nodiscard]] bool take_sandbox_doubt();
+
+    void recycle();
+
+  private:
+    RunSlot& slot(uint32_t index) { return *slots_[index]; }
+
+    RunSlot* find(SlotRef ref);
+    void carry_out(uint32_t index, launch::EffectKind effect);
+    void stamp(RunSlot& s, launch::EventKind event) const;
+    void admit();
+    void prepare(uint32_t index);
+    void spawn(uint32_t index);
+    [[nodiscard]] Result<void> spawn_outer(uint32_t index);
+    void find_runner_of(uint32_t index);
+    void kill(RunSlot& s);
+    void report_exit(uint32_t index);
+    void bind(uint32_t index);
+    void record(uint32_t index);
+    void deliver(uint32_t index);
+    void close_capability(RunSlot& s);
+    void arm_deadline(uint32_t index);
+    void end_at_broker(uint32_t index);
+    void reply_launched(RunSlot& s);
+    void answer_refusal(const Caller& caller,
+                        Refusal code,
+                        const std::string& decision,
+                        const std::string& reason);
+    void log_launch(const RunSlot& s);
+    void log_refused(const RunSlot& s);
+    void log_end(const RunSlot& s);
+    void free_seat(uint32_t index);
+    [[nodiscard]] SlotRef ref_of(uint32_t index) const;
+    [[nodiscard]] std::string failure_text(const RunSlot& s) const;
+
+    RunParts parts_;
+    std::vector<std::unique_ptr<RunSlot>> slots_;
+    std::deque<SlotRef> queue_;  // waits to set up, in order
+    int64_t in_setup_ = 0;
+    std::deque<HumanAnswer> answers_;
+    std::deque<std::string> discarded_;
+    bool sandbox_doubt_ = false;
+};
+
+}  // namespace mosaic::host

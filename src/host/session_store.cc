@@ -1,0 +1,178 @@
+#include "host/session_store.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "host/log.h"
+#include "registry/layout.h"
+
+namespace mosaic::host {
+namespace {
+
+using registry::StoreEffectKind;
+using registry::StoreEvent;
+using registry::StoreEventKind;
+
+// string_views of the layout are literals, so their data ends with a NUL.
+const char* const kFile = registry::kSessions.data();
+const char* const kTemporary = registry::kSessionsTemporary.data();
+
+}  // namespace
+
+SessionStore::SessionStore(Loop& loop, int directory, std::string boot_id)
+    : loop_(loop), directory_(directory), boot_id_(std::move(boot_id)) {
+    own(op_, Owner::store, 0);
+    own(close_op_, Owner::store_close, 0);
+}
+
+void SessionStore::adopt(const std::vector<registry::SessionEntry>& entries) {
+    for (const registry::SessionEntry& entry : entries) {
+        entries_[entry.run] = registry::dump_entry(entry);
+    }
+}
+
+void SessionStore::add(const registry::SessionEntry& entry, SlotRef waiter) {
+    entries_[entry.run] = registry::dump_entry(entry);
+    change(Waiter{0, true, entry.run, waiter, std::nullopt});
+}
+
+void SessionStore::remove(const std::string& run, SlotRef waiter) {
+    entries_.erase(run);
+    change(Waiter{0, false, run, waiter, std::nullopt});
+}
+
+void SessionStore::remove_leftover(const std::string& run, uint32_t leftover) {
+    entries_.erase(run);
+    change(Waiter{0, false, run, {}, leftover});
+}
+
+void SessionStore::change(Waiter waiter) {
+    waiter.version = ++version_;
+    waiters_.push_back(std::move(waiter));
+    feed(StoreEvent{StoreEventKind::changed, 0, version_, 0});
+}
+
+void SessionStore::feed(const StoreEvent& event) {
+    const registry::StoreStep s = registry::step(state_, event);
+    state_ = s.next;
+    for (const registry::StoreEffect& effect : s.effects) {
+        carry_out(effect);
+    }
+}
+
+void SessionStore::open_temporary() {
+    std::vector<std::string_view> texts;
+    texts.reserve(entries_.size());
+    for (const auto& [run, text] : entries_) {
+        texts.emplace_back(text);
+    }
+    image_ = registry::assemble_sessions(boot_id_, texts);
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+    loop_.ring->openat(op_, directory_, kTemporary, kFlags, registry::kFileMode);
+    awaited_ = StoreEventKind::opened;
+}
+
+void SessionStore::carry_out(const registry::StoreEffect& effect) {
+    switch (effect.kind) {
+        case StoreEffectKind::open_temporary:
+            open_temporary();
+            break;
+        case StoreEffectKind::write:
+            loop_.ring->write(
+                op_, temporary_, image_.data() + effect.offset, image_.size() - effect.offset);
+            awaited_ = StoreEventKind::wrote;
+            break;
+        case StoreEffectKind::fsync:
+            loop_.ring->fsync(op_, temporary_);
+            awaited_ = StoreEventKind::synced;
+            break;
+        case StoreEffectKind::rename:
+            loop_.ring->renameat(op_, directory_, kTemporary, directory_, kFile);
+            awaited_ = StoreEventKind::renamed;
+            break;
+        case StoreEffectKind::fsync_directory:
+            loop_.ring->fsync(op_, directory_);
+            awaited_ = StoreEventKind::directory_synced;
+            break;
+        case StoreEffectKind::close_temporary:
+            if (temporary_ >= 0 && close_op_.idle()) {
+                loop_.ring->close(close_op_, temporary_);
+            } else if (temporary_ >= 0) {
+                ::close(temporary_);
+            }
+            temporary_ = -1;
+            break;
+        case StoreEffectKind::unlink_temporary:
+            loop_.ring->unlinkat(op_, directory_, kTemporary, 0);
+            awaited_ = StoreEventKind::unlinked;
+            break;
+        case StoreEffectKind::report_durable:
+            report_durable(effect.version);
+            break;
+        case StoreEffectKind::report_failed:
+            report_failed(effect.version, effect.sys);
+            break;
+        case StoreEffectKind::arm_retry:
+            loop_.set_timer(TimerKind::store_retry, 0, 0, milliseconds(effect.delay_ms));
+            break;
+    }
+}
+
+void SessionStore::on_completion() {
+    StoreEvent event{awaited_, op_.result(), 0, 0};
+    if (awaited_ == StoreEventKind::opened && op_.result() >= 0) {
+        temporary_ = op_.result();
+        event.result = 0;
+        event.bytes = image_.size();
+    }
+    feed(event);
+}
+
+void SessionStore::on_close_done() {}
+
+void SessionStore::on_retry() {
+    feed(StoreEvent{StoreEventKind::retry_due, 0, 0, 0});
+}
+
+void SessionStore::report_durable(uint64_t version) {
+    if (complained_) {
+        log_line("sessions.json is written again");
+        complained_ = false;
+    }
+    const auto end = std::find_if(
+        waiters_.begin(), waiters_.end(), [&](const Waiter& w) { return w.version > version; });
+    for (auto w = waiters_.begin(); w != end; ++w) {
+        if (w->leftover) {
+            loop_.post(*w->leftover, launch::LeftoverEvent::removed);
+        } else {
+            loop_.post(w->slot,
+                       w->adding ? launch::EventKind::recorded : launch::EventKind::removed);
+        }
+    }
+    waiters_.erase(waiters_.begin(), end);
+}
+
+// A launch whose entry can't be made durable fails at once. A removal waits for the disk: its
+// process is gone, and the entry only costs the next host a look.
+void SessionStore::report_failed(uint64_t version, int sys) {
+    if (!complained_) {
+        log_line("sessions.json can't be written (" + errno_text(sys) + "); trying again");
+        complained_ = true;
+    }
+    for (auto w = waiters_.begin(); w != waiters_.end();) {
+        if (w->version <= version && w->adding) {
+            loop_.post(w->slot, launch::EventKind::record_failed);
+            w = waiters_.erase(w);
+        } else {
+            ++w;
+        }
+    }
+}
+
+bool SessionStore::quiet() const {
+    return state_.quiet() && waiters_.empty() && op_.idle() && close_op_.idle();
+}
+
+}  // namespace mosaic::host

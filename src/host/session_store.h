@@ -1,0 +1,70 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/loop.h"
+#include "registry/sessions.h"
+#include "registry/store.h"
+
+namespace mosaic::host {
+
+// bus-host/sessions.json as the running host keeps it: the entries by run, and the registry's store
+// machine carried out on the ring. A change is durable when its waiter's event comes.
+class SessionStore {
+  public:
+    // `directory` is bus-host and stays open.
+    SessionStore(Loop& loop, int directory, std::string boot_id);
+
+    // The entries of a dead host, as they are on disk.
+    void adopt(const std::vector<registry::SessionEntry>& entries);
+
+    // Adds the run's entry. `waiter` gets recorded, or record_failed (then the entry is out again).
+    void add(const registry::SessionEntry& entry, SlotRef waiter);
+
+    // Removes it. `waiter` gets removed once that is durable, however long the disk refuses.
+    void remove(const std::string& run, SlotRef waiter);
+    void remove_leftover(const std::string& run, uint32_t leftover);
+
+    void on_completion();
+    void on_close_done();
+    void on_retry();
+
+    [[nodiscard]] bool quiet() const;
+
+    [[nodiscard]] size_t size() const { return entries_.size(); }
+
+  private:
+    struct Waiter {
+        uint64_t version = 0;
+        bool adding = false;
+        std::string run;
+        SlotRef slot;
+        std::optional<uint32_t> leftover;
+    };
+
+    void change(Waiter waiter);
+    void feed(const registry::StoreEvent& event);
+    void carry_out(const registry::StoreEffect& effect);
+    void open_temporary();
+    void report_durable(uint64_t version);
+    void report_failed(uint64_t version, int sys);
+
+    Loop& loop_;
+    int directory_;
+    std::string boot_id_;
+    std::map<std::string, std::string> entries_;  // run -> the entry's text
+    registry::StoreState state_;
+    uint64_t version_ = 0;
+    std::vector<Waiter> waiters_;  // by ascending version
+    reactor::Op op_;
+    reactor::Op close_op_;
+    registry::StoreEventKind awaited_ = registry::StoreEventKind::opened;
+    std::string image_;
+    int temporary_ = -1;
+    bool complained_ = false;
+};
+
+}  // namespace mosaic::host

@@ -1,0 +1,62 @@
+#include "host/settings.h"
+
+#include <unistd.h>
+
+#include "host/stage.h"
+#include "process/files.h"
+
+namespace mosaic::host {
+namespace {
+
+Result<std::string> find_beside(const std::string& directory, const std::string& name) {
+    const std::string here = directory + "/" + name;
+    const std::string apart = directory + "/../libexec/mosaic/" + name;
+    for (const std::string& path : {here, apart}) {
+        if (::access(path.c_str(), X_OK) == 0) {
+            return process::real_path(path);
+        }
+    }
+    return fail(Code::missing, name + " is neither " + here + " nor " + apart);
+}
+
+}  // namespace
+
+Result<Programs> find_programs() {
+    MOSAIC_TRY_ASSIGN(const std::string self, process::real_path("/proc/self/exe"));
+    const std::string directory = self.substr(0, self.rfind('/'));
+    Programs programs;
+    MOSAIC_TRY_ASSIGN(programs.broker, find_beside(directory, "mosaic-broker"));
+    MOSAIC_TRY_ASSIGN(programs.runner, find_beside(directory, "mosaic-runner"));
+    return programs;
+}
+
+Result<void> stage_modules(Settings& settings, const DataRoot& root) {
+    MOSAIC_TRY_ASSIGN(settings.stages[""], stage_tree(root, settings.programs.runner, {}));
+    for (const auto& [name, module] : settings.modules.modules) {
+        MOSAIC_TRY_ASSIGN(settings.stages[name],
+                          stage_tree(root, settings.programs.runner, harness::stage_plan(module)));
+    }
+    return {};
+}
+
+wire::BrokerConfig broker_config(const Settings& settings) {
+    wire::BrokerConfig out;
+    out.business = settings.business.id;
+    out.human = settings.business.human;
+    for (const auto& [name, instance] : settings.business.roles) {
+        out.roles.push_back({name,
+                             instance.authority.within_role,
+                             instance.authority.cross_role,
+                             instance.authority.gated});
+    }
+    if (settings.business.launch) {
+        out.launch_by = settings.business.launch->by;
+        out.launch_instances = settings.business.launch->instances;
+    }
+    for (const auto& [name, module] : settings.modules.modules) {
+        out.modules.push_back(name);
+    }
+    return out;
+}
+
+}  // namespace mosaic::host

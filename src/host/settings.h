@@ -1,0 +1,41 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "harness/module.h"
+#include "host/data_root.h"
+#include "sandbox/layout.h"
+#include "wire/messages.h"
+
+namespace mosaic::host {
+
+struct Programs {
+    std::string broker;
+    std::string runner;
+};
+
+// Where mosaic-broker and mosaic-runner are: beside this program, or in ../libexec/mosaic.
+[[nodiscard]] Result<Programs> find_programs();
+
+// What was read at the start and launches are decided by.
+struct Settings {
+    config::SystemConfig system;
+    config::Business business;
+    config::Environment env;
+    harness::ModuleSet modules;
+    sandbox::Layout layout;
+    Programs programs;
+    // The staged tree of each module; "" is the tree without a module's files, for the probe.
+    std::map<std::string, std::string> stages;
+};
+
+// Lays the staged trees of all modules that loaded.
+[[nodiscard]] Result<void> stage_modules(Settings& settings, const DataRoot& root);
+
+// What the broker decides by.
+[[nodiscard]] wire::BrokerConfig broker_config(const Settings& settings);
+
+}  // namespace mosaic::host

@@ -2,9 +2,11 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -27,6 +29,23 @@ UniqueFd make_event() {
     UniqueFd event(::eventfd(0, EFD_CLOEXEC));
     REQUIRE(event.valid());
     return event;
+}
+
+// Whether `act` stops the program: a broken promise to the ring must not go unseen.
+template <class Act>
+bool aborts(Act act) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        ::signal(SIGABRT, SIG_DFL);
+        const UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+        ::dup2(nowhere.get(), STDERR_FILENO);
+        act();
+        ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
 void raise_event(const UniqueFd& event) {
@@ -291,4 +310,75 @@ TEST_CASE("a ring leaves no descriptor behind, and its own is close-on-exec") {
         CHECK(rings == 1);
     }
     CHECK(count_descriptors() == before);
+}
+
+TEST_CASE("kernel workers stay few, however many opens and syncs wait") {
+    const auto ring = make_ring({.entries = 64, .operations_max = 256});
+    if (ring == nullptr) {
+        return;
+    }
+    const std::string path =
+        std::string(MOSAIC_BUILD_DIR "/reactor-workers-") + std::to_string(::getpid());
+    const UniqueFd file(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+    REQUIRE(file.valid());
+    ::unlink(path.c_str());
+    std::vector<Op> ops(100);
+    for (Op& op : ops) {
+        ring->fsync(op, file.get());
+    }
+    size_t workers_max = 0;
+    std::vector<Op*> done;
+    while (ring->in_flight() > 0) {
+        REQUIRE(ring->tick(Ring::kForever, done).has_value());
+        size_t workers = 0;
+        for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+            std::ifstream comm(entry.path() / "comm");
+            std::string name;
+            std::getline(comm, name);
+            workers += name.compare(0, 7, "iou-wrk") == 0 ? 1U : 0U;
+        }
+        workers_max = std::max(workers_max, workers);
+    }
+    CHECK(workers_max > 0);
+    CHECK(workers_max <= 6);
+    for (const Op& op : ops) {
+        CHECK(op.result() == 0);
+    }
+}
+
+TEST_CASE("using the ring against its rules is an assertion") {
+    if (make_ring() == nullptr) {
+        return;
+    }
+    const Ends pipe = make_pipe();
+    const int fd = pipe.a.get();
+    CHECK(aborts([fd] {  // an op that the kernel still has is destroyed
+        const auto ring = make_ring();
+        Op op;
+        ring->poll(op, fd, POLLIN);
+    }));
+    CHECK(aborts([fd] {  // armed twice
+        Op op;
+        const auto ring = make_ring();
+        ring->poll(op, fd, POLLIN);
+        ring->poll(op, fd, POLLIN);
+    }));
+    CHECK(aborts([fd] {  // more in flight than was said
+        std::vector<Op> ops(3);
+        const auto ring = make_ring({.entries = 4, .operations_max = 2});
+        for (Op& op : ops) {
+            ring->poll(op, fd, POLLIN);
+        }
+    }));
+    CHECK(aborts([] {  // nothing can ever end this wait
+        const auto ring = make_ring();
+        std::vector<Op*> done;
+        static_cast<void>(ring->tick(Ring::kForever, done));
+    }));
+    CHECK_FALSE(aborts([fd] {  // by the rules
+        Op op;
+        const auto ring = make_ring();
+        ring->poll(op, fd, POLLIN);
+        static_cast<void>(tick_now(*ring));
+    }));
 }

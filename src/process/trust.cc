@@ -132,7 +132,7 @@ Result<void> check_trusted(const std::string& path) {
         }
         MOSAIC_TRY_ASSIGN(const std::string target, read_link(next));
         if (target.starts_with('/')) {
-            current = "/";
+            current.assign(1, '/');
         }
         push_segments(rest, target);
     }

@@ -232,36 +232,45 @@ TEST_CASE("what can't be removed is named and the rest of the disk is untouched"
     CHECK(scratch.exists("open/tree/theirs/f"));
 }
 
-TEST_CASE("a mount inside the tree is not emptied") {
+TEST_CASE("a mount inside the tree is not emptied, at its top or below") {
     const Scratch scratch;
     scratch.directory("kept");
     scratch.file("kept/f");
-    scratch.directory("tree");
-    scratch.directory("tree/a");
-    scratch.directory("tree/a/mount");
-    // In a mount namespace of its own: the machine's mounts stay as they are.
-    const pid_t child = ::fork();
-    if (child == 0) {
-        if (::unshare(CLONE_NEWNS) != 0 ||
-            ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-            ::mount(scratch.at("kept").c_str(),
-                    scratch.at("tree/a/mount").c_str(),
-                    nullptr,
-                    MS_BIND,
-                    nullptr) != 0) {
-            ::_exit(77);
+    scratch.directory("kept/d");
+    scratch.file("kept/d/f");
+    for (const std::string place : {"tree/mount", "tree/a/mount"}) {
+        CAPTURE(place);
+        scratch.directory("tree");
+        scratch.directory("tree/a");
+        scratch.directory(place);
+        // In a mount namespace of its own: the machine's mounts stay as they are.
+        const pid_t child = ::fork();
+        if (child == 0) {
+            if (::unshare(CLONE_NEWNS) != 0 ||
+                ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+                ::mount(scratch.at("kept").c_str(),
+                        scratch.at(place).c_str(),
+                        nullptr,
+                        MS_BIND,
+                        nullptr) != 0) {
+                ::_exit(77);
+            }
+            // Anew: a descriptor from before names the other namespace's mount.
+            const UniqueFd parent(
+                ::open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+            const auto removed = remove_tree(parent.get(), "tree");
+            ::_exit(!removed && removed.error().code == Code::unsafe ? 0 : 1);
         }
-        // Anew: a descriptor from before names the other namespace's mount.
-        const UniqueFd parent(::open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-        const auto removed = remove_tree(parent.get(), "tree");
-        ::_exit(!removed && removed.error().code == Code::unsafe ? 0 : 1);
-    }
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    if (WEXITSTATUS(status) == 77) {
-        MESSAGE("skipped: no mount namespace here");
-    } else {
+        int status = 0;
+        REQUIRE(::waitpid(child, &status, 0) == child);
+        CHECK(scratch.exists("kept/f"));
+        CHECK(scratch.exists("kept/d/f"));
+        if (WEXITSTATUS(status) == 77) {
+            MESSAGE("skipped: no mount namespace here");
+            return;
+        }
         CHECK(WEXITSTATUS(status) == 0);
+        // With the mount gone the removal goes on.
+        CHECK(remove_tree(scratch.fd(), "tree").has_value());
     }
-    CHECK(scratch.exists("kept/f"));
 }

@@ -528,7 +528,8 @@ void check_traps(const fs::path& root, const Tree& tree, Findings& findings) {
 // As a word. With a dot in front it is a directory of the human's home, which the core protects.
 bool names_harness(const std::string& line, std::string_view name) {
     std::string text = line;
-    const std::string dotted = "." + std::string(name);
+    std::string dotted(1, '.');
+    dotted += name;
     for (size_t at = text.find(dotted); at != std::string::npos; at = text.find(dotted, at)) {
         text.erase(at, dotted.size());
     }

@@ -91,8 +91,10 @@ class Op {
 };
 
 struct RingOptions {
-    uint32_t entries = 1024;          // submission queue; more arms than this flush it
-    uint32_t operations_max = 16384;  // ops in flight at once; the completion queue holds them all
+    uint32_t entries = 1024;  // submission queue; more arms than this flush it
+    // Ops in flight at once; the completion queue holds them all and their cancels, at 32 bytes an
+    // op that count in an ordinary user's memory-lock limit (TRAP-19).
+    uint32_t operations_max = 16384;
 };
 
 // What the kernel gave and what happened since, for `doctor` and metrics.

@@ -189,9 +189,11 @@ std::string explain_refusal(std::string_view call, int sys, std::string_view dis
                    "seccomp profile hides it: use a newer kernel, or allow io_uring_setup, "
                    "io_uring_enter and io_uring_register in the profile";
         case ENOMEM:
+            // TRAP-19
             return text +
-                   "; the memory-lock limit (kernels before 5.12) or the memory cgroup is used up: "
-                   "raise LimitMEMLOCK= or ulimit -l, or MemoryMax=";
+                   "; the memory-lock limit, which this user's rings share, or the memory cgroup "
+                   "is "
+                   "used up: raise LimitMEMLOCK= or ulimit -l, or MemoryMax=";
         case EMFILE:
         case ENFILE:
             return text + "; raise LimitNOFILE= or ulimit -n";

@@ -19,6 +19,12 @@ int64_t parse_number(char prefix, std::string_view text) {
     return parsed.ec == std::errc() && parsed.ptr == end && number > 0 ? number : 0;
 }
 
+std::string numbered(char prefix, int64_t number) {
+    std::string out(1, prefix);
+    out += std::to_string(number);
+    return out;
+}
+
 std::string clip(const std::string& text, size_t bytes_max) {
     if (text.size() <= bytes_max) {
         return text;
@@ -78,7 +84,7 @@ Result<std::optional<wire::Reply>> Core::gate(int64_t id, const GatedCall& call,
     const auto required = [&](int64_t number, std::string message) {
         wire::Reply out =
             wire::reply_error(id, to_string(BusError::decision_required), std::move(message));
-        out.decision = "d" + std::to_string(number);
+        out.decision = numbered('d', number);
         return std::optional<wire::Reply>(std::move(out));
     };
     MOSAIC_TRY_ASSIGN(const auto open, store_.open_decision(call.seat, call.verb, call.args));
@@ -90,7 +96,7 @@ Result<std::optional<wire::Reply>> Core::gate(int64_t id, const GatedCall& call,
                 return std::optional(wire::reply_error(
                     id,
                     to_string(BusError::not_authorized),
-                    "a human refused it in decision d" + std::to_string(open->number)));
+                    "a human refused it in decision " + numbered('d', open->number)));
             case DecisionState::allowed:
             case DecisionState::used:
                 break;
@@ -111,7 +117,7 @@ Result<std::optional<wire::Reply>> Core::gate(int64_t id, const GatedCall& call,
     decision.args = call.args;
     MOSAIC_TRY_ASSIGN(const int64_t number, store_.add_decision(decision, now));
     json::Value event;
-    event.set("id", "d" + std::to_string(number));
+    event.set("id", numbered('d', number));
     event.set("by", describe(call.seat));
     event.set("verb", call.verb);
     event.set("what", call.what);

@@ -54,6 +54,7 @@ struct Outcome {
 
 // The human's verb `decide` names a decision as "d<number>", messages are "m<number>". 0: not one.
 [[nodiscard]] int64_t parse_number(char prefix, std::string_view text);
+[[nodiscard]] std::string numbered(char prefix, int64_t number);
 
 // Cuts at a code point's start, with "..." for what is gone.
 [[nodiscard]] std::string clip(const std::string& text, size_t bytes_max);

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kShownBodyBytes = 256;
 
 std::string message_id(int64_t number) {
-    return "m" + std::to_string(number);
+    return numbered('m', number);
 }
 
 Outcome waiting() {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/instant.h"
 #include "base/unique_fd.h"
 #include "broker/schema.h"
@@ -370,12 +371,14 @@ Result<Queued> Store::queued_by(const std::string& run) {
 }
 
 Result<void> Store::add_event(const std::string& type, const json::Value& fields, int64_t at) {
+    const json::Object* members = fields.object();
+    MOSAIC_ASSERT(members != nullptr);
     MOSAIC_TRY_ASSIGN(const int64_t last, number("SELECT max(seq) FROM events"));
     json::Value event;
     event.set("seq", last + 1);
     event.set("at", iso8601(at));
     event.set("type", type);
-    for (const json::Member& field : *fields.object()) {
+    for (const json::Member& field : *members) {
         event.set(field.first, field.second);
     }
     return db_.execute("INSERT INTO events (seq, at, type, event) VALUES (?, ?, ?, ?)",

@@ -167,6 +167,10 @@ Parsed parse_arguments(const std::vector<std::string>& arguments) {
             exit_code::kUsage,
             std::string(error.what()) + "\nRun `mosaic --help` or `mosaic COMMAND --help`");
     }
+    // A range check lets what is no number pass.
+    if (std::isnan(raw.wait_seconds) || std::isnan(raw.timeout_seconds)) {
+        return wrong(exit_code::kUsage, "SECONDS: expected a number");
+    }
     raw.options.wait = duration_of(raw.wait_seconds);
     raw.options.deadline = duration_of(raw.timeout_seconds);
     raw.options.allow = raw.answer == "allow";

@@ -1,0 +1,113 @@
+// Goal: what init writes is a business that loads and launches, and nothing that was there is
+// touched.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "support.h"
+
+using namespace mosaic;
+using namespace mosaic::test;
+
+TEST_CASE("init writes a business that loads, and whose launches would pass") {
+    const Scratch scratch;
+    const Finished done = run_mosaic(scratch, {"init"});
+    CHECK(done.exit_code == 0);
+    CHECK(done.out.find("wrote  " + (scratch / "home/.config/mosaic/system.json")) == 0);
+    const config::Environment env = {{"HOME", scratch / "home"}};
+    const auto system = config::load_system("", env);
+    REQUIRE_MESSAGE(system.has_value(), (system ? "" : system.error().text));
+    CHECK(system->plugins_harness == std::vector<std::string>{"script"});
+    const auto business = config::load_business("acme", *system);
+    REQUIRE_MESSAGE(business.has_value(), (business ? "" : business.error().text));
+    CHECK(business->human == "tester");
+    for (const char* instance : {"pm", "coder"}) {
+        const Finished shown = run_mosaic(scratch, {"sandbox", "show", instance, "--json"});
+        CHECK_MESSAGE(shown.exit_code == 0, shown.out, shown.err);
+        CHECK(shown.json().find("refused")->array()->empty());
+
+        struct stat facts {};
+
+        REQUIRE(::stat((scratch / "home/mosaic/acme/" + instance).c_str(), &facts) == 0);
+        CHECK((facts.st_mode & 0777U) == 0700);
+    }
+}
+
+TEST_CASE("init overwrites nothing and says what it kept") {
+    const Scratch scratch;
+    scratch.write("home/.config/mosaic/system.json", "{\"plugins\":{\"harness\":[]}}");
+    scratch.write("home/.config/mosaic/roles/pm.md", "mine");
+    const json::Value first = run_mosaic(scratch, {"init", "--json"}).json();
+    CHECK(first.find("kept")->array()->size() == 2);
+    CHECK(first.find("wrote")->array()->size() == 4);
+    CHECK(scratch.read("home/.config/mosaic/system.json") == "{\"plugins\":{\"harness\":[]}}");
+    CHECK(scratch.read("home/.config/mosaic/roles/pm.md") == "mine");
+    const json::Value second = run_mosaic(scratch, {"init", "--json"}).json();
+    CHECK(second.find("wrote")->array()->empty());
+}
+
+TEST_CASE("init puts no workspace into the configuration directory") {
+    const Scratch scratch;
+    scratch.make_directory("home");
+    const Finished done = run_mosaic(scratch, {"init", "--config", scratch / "home/system.json"});
+    CHECK(done.exit_code == 2);
+    CHECK(scratch.read("home/system.json").empty());
+}
+
+TEST_CASE("sandbox show names each bind with its reason, in mount order") {
+    const Scratch scratch;
+    REQUIRE(run_mosaic(scratch, {"init"}).exit_code == 0);
+    const json::Value shown = run_mosaic(scratch, {"sandbox", "show", "coder", "--json"}).json();
+    const json::Array& binds = *shown.find("binds")->array();
+    REQUIRE(binds.size() > 8);
+    CHECK(*binds[0].find("dest") == json::Value("/tmp"));
+    CHECK(*binds.back().find("dest") == json::Value("/"));
+    for (const json::Value& bind : binds) {
+        CHECK_FALSE(bind.find("reason")->string()->empty());
+    }
+    CHECK(*shown.find("network") == json::Value("none"));
+    const std::string all = json::dump(shown);
+    CHECK(all.find("launch.sock") == std::string::npos);
+    CHECK(all.find("\"MOSAIC_RUN_ID\"") != std::string::npos);
+    CHECK(run_mosaic(scratch, {"sandbox", "show", "nobody"}).exit_code == 2);
+}
+
+TEST_CASE("sandbox show tells what would refuse a launch, exit 3") {
+    const Scratch scratch;
+    REQUIRE(run_mosaic(scratch, {"init"}).exit_code == 0);
+    REQUIRE(::rmdir((scratch / "home/mosaic/acme/coder").c_str()) == 0);
+    const Finished shown = run_mosaic(scratch, {"sandbox", "show", "coder"});
+    CHECK(shown.exit_code == 3);
+    CHECK(shown.out.find("a launch now is refused: workspace-missing") != std::string::npos);
+}
+
+TEST_CASE("doctor checks everything and exits 3 when something would refuse") {
+    const Scratch scratch;
+    REQUIRE(run_mosaic(scratch, {"init"}).exit_code == 0);
+    scratch.write("home/.config/mosaic/system.json",
+                  R"({"plugins":{"harness":["script"]},"sandbox":{"bwrap":"/nowhere/bwrap"}})");
+    const Finished done = run_mosaic(scratch, {"doctor", "--json"});
+    CHECK(done.exit_code == 3);
+    const json::Value value = done.json();
+    CHECK(*value.find("ok") == json::Value(false));
+    bool found = false;
+    for (const json::Value& check : *value.find("checks")->array()) {
+        if (*check.find("name") == json::Value("bwrap")) {
+            found = true;
+            CHECK(*check.find("status") == json::Value("refuses"));
+            CHECK(*check.find("detail") == json::Value("/nowhere/bwrap is missing"));
+            CHECK(check.find("remedy") != nullptr);
+        }
+    }
+    CHECK(found);
+}
+
+TEST_CASE("doctor judges a bad configuration and goes on with the machine") {
+    const Scratch scratch;
+    scratch.write("home/.config/mosaic/system.json", "{");
+    const Finished done = run_mosaic(scratch, {"doctor"});
+    CHECK(done.exit_code == 3);
+    CHECK(done.out.find("refuses  configuration") != std::string::npos);
+    CHECK(done.out.find("kernel") != std::string::npos);
+}

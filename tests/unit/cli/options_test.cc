@@ -1,0 +1,119 @@
+#include "cli/options.h"
+
+#include <doctest/doctest.h>
+
+namespace cli = mosaic::cli;
+using cli::Options;
+using cli::Verb;
+
+namespace {
+
+Options good(const std::vector<std::string>& arguments) {
+    cli::Parsed parsed = cli::parse_arguments(arguments);
+    REQUIRE_MESSAGE(parsed.options.has_value(), parsed.text);
+    return *parsed.options;
+}
+
+int exit_code_of(const std::vector<std::string>& arguments) {
+    const cli::Parsed parsed = cli::parse_arguments(arguments);
+    REQUIRE_FALSE(parsed.options.has_value());
+    CHECK_FALSE(parsed.text.empty());
+    return parsed.exit_code;
+}
+
+}  // namespace
+
+TEST_CASE("launch takes an instance, a thread and the common options") {
+    const Options o = good({"launch",
+                            "coder",
+                            "--thread",
+                            "t1",
+                            "--json",
+                            "--config",
+                            "/c",
+                            "--data",
+                            "/d",
+                            "--business",
+                            "acme"});
+    CHECK(o.verb == Verb::launch);
+    CHECK(o.target == "coder");
+    CHECK(o.thread == "t1");
+    CHECK(o.json);
+    CHECK(o.config == "/c");
+    CHECK(o.data == "/d");
+    CHECK(o.business == "acme");
+}
+
+TEST_CASE("every command is known by its name") {
+    CHECK(good({"ps"}).verb == Verb::ps);
+    CHECK(good({"stop", "r0123456789ab"}).verb == Verb::stop);
+    CHECK(good({"send", "pm", "hello"}).verb == Verb::send);
+    CHECK(good({"inbox"}).verb == Verb::inbox);
+    CHECK(good({"log"}).verb == Verb::log);
+    CHECK(good({"events"}).verb == Verb::events);
+    CHECK(good({"launches", "allow"}).verb == Verb::launches_allow);
+    CHECK(good({"launches", "revoke"}).verb == Verb::launches_revoke);
+    CHECK(good({"decide", "d1", "allow"}).verb == Verb::decide);
+    CHECK(good({"sandbox", "show", "pm"}).verb == Verb::sandbox_show);
+    CHECK(good({"doctor"}).verb == Verb::doctor);
+    CHECK(good({"init"}).verb == Verb::init);
+    CHECK(good({"version"}).verb == Verb::version);
+}
+
+TEST_CASE("seconds may have a fraction and stay unset when they aren't given") {
+    CHECK_FALSE(good({"send", "pm", "x"}).wait.has_value());
+    CHECK(good({"send", "pm", "x", "--wait", "0.25"}).wait == mosaic::milliseconds(250));
+    CHECK(good({"stop", "pm", "--timeout", "3"}).deadline == mosaic::seconds(3));
+    CHECK(good({"stop", "pm", "--timeout", "0"}).deadline == mosaic::seconds(0));
+    CHECK(exit_code_of({"stop", "pm", "--timeout", "-1"}) == 4);
+    CHECK(exit_code_of({"send", "pm", "x", "--wait", "soon"}) == 4);
+    CHECK(exit_code_of({"send", "pm", "x", "--wait", "nan"}) == 4);
+    CHECK(exit_code_of({"send", "pm", "x", "--wait", "1e300"}) == 4);
+}
+
+TEST_CASE("a body may look like an option after --, and - stands for standard input") {
+    CHECK(good({"send", "pm", "-"}).body == "-");
+    CHECK(good({"send", "pm", "--", "--json"}).body == "--json");
+    CHECK(good({"send", "pm", ""}).body.empty());
+}
+
+TEST_CASE("log and events follow and filter") {
+    const Options log = good({"log", "-f", "--run", "r0123456789ab"});
+    CHECK(log.follow);
+    CHECK(log.run == "r0123456789ab");
+    CHECK(good({"events", "--since", "7"}).since == 7);
+    CHECK(exit_code_of({"events", "--since", "-7"}) == 4);
+}
+
+TEST_CASE("a decision is answered with allow or deny and nothing else") {
+    CHECK(good({"decide", "d1", "allow"}).allow);
+    CHECK_FALSE(good({"decide", "d1", "deny"}).allow);
+    CHECK(exit_code_of({"decide", "d1", "maybe"}) == 4);
+}
+
+TEST_CASE("what isn't a command line is a usage error") {
+    CHECK(exit_code_of({}) == 4);
+    CHECK(exit_code_of({"dance"}) == 4);
+    CHECK(exit_code_of({"launch"}) == 4);
+    CHECK(exit_code_of({"launch", "a", "b"}) == 4);
+    CHECK(exit_code_of({"ps", "--nothing"}) == 4);
+    CHECK(exit_code_of({"launches"}) == 4);
+    CHECK(exit_code_of({"send", "pm"}) == 4);
+}
+
+TEST_CASE("a name that can't be one is invalid input") {
+    CHECK(exit_code_of({"launch", "../etc"}) == 2);
+    CHECK(exit_code_of({"launch", "Coder"}) == 2);
+    CHECK(exit_code_of({"launch", "coder", "--thread", "a/b"}) == 2);
+    CHECK(exit_code_of({"stop", ""}) == 2);
+    CHECK(exit_code_of({"log", "--run", "r1"}) == 2);
+}
+
+TEST_CASE("help is no error") {
+    for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+             {"--help"}, {"launch", "--help"}, {"sandbox", "show", "--help"}, {"launches", "-h"}}) {
+        CHECK(exit_code_of(arguments) == 0);
+    }
+    CHECK(cli::parse_arguments({"send", "--help"}).text.find("--wait") != std::string::npos);
+    CHECK(cli::parse_arguments({"--help"}).text.find("doctor") != std::string::npos);
+}

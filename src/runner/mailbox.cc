@@ -42,6 +42,9 @@ std::optional<Instant> Mailbox::deadline() const {
 }
 
 bool Mailbox::take(const wire::Reply& reply, Instant now) {
+    if (closed_) {
+        return reply.id == receive_id_ || reply.id == reply_id_ || reply.id == ack_id_;
+    }
     if (reply.id == receive_id_) {
         receive_id_ = 0;
         take_received(reply, now);

@@ -44,6 +44,9 @@ class Mailbox {
     // REQUEST is answered.
     void finished(std::string body);
 
+    // The role is given back: whatever the broker still answers is dropped, nothing is asked again.
+    void close() { closed_ = true; }
+
     // The broker said that the capability is dead: the run was ended elsewhere.
     [[nodiscard]] bool dead() const { return dead_; }
 
@@ -81,6 +84,7 @@ class Mailbox {
     std::optional<Instant> reply_at_;
     Duration reply_wait_ = seconds(1);
     bool dead_ = false;
+    bool closed_ = false;
 };
 
 }  // namespace mosaic::runner

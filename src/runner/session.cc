@@ -266,6 +266,7 @@ void Session::move_stop_on(Instant now) {
     if (!release_until_) {
         release_until_ = now + kRelease;
         stop_until_ = *release_until_;
+        mailbox_.close();
         if (bus_.state() == Bus::State::claimed) {
             release_id_ = bus_.request("role.release", json::Value(json::Object{}));
         }

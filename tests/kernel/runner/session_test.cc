@@ -22,6 +22,20 @@ TEST_CASE("the runner claims its role with the capability and says so") {
     CHECK_FALSE(std::filesystem::exists(s.session.tool_socket));
 }
 
+TEST_CASE("nothing is asked or said after the role was given back") {
+    Scene s;
+    s.start();
+    auto [broker, receive] = s.claimed();
+    s.terminate();
+    const auto release = broker.expect("role.release");
+    // As the broker does it: whoever waits for messages hears first that the role is free.
+    broker.refuse(receive, "not-authorized");
+    broker.ok(release);
+    CHECK(s.exit().exit_code == runner_exit::kStopped);
+    CHECK_FALSE(broker.line().has_value());
+    CHECK(s.err().empty());
+}
+
 TEST_CASE("a broker that doesn't answer the release delays the end by a bounded time") {
     Scene s;
     s.start();

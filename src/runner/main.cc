@@ -1,4 +1,5 @@
-// mosaic-runner: the first process of a session's sandbox, and the small client of its tools.
+// mosaic-runner: the first process of a session's sandbox, and what its turns call: the
+// client of its tools and the gate.
 
 #include <limits.h>
 #include <stdlib.h>
@@ -6,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "runner/extract.h"
+#include "runner/gate.h"
 #include "runner/log.h"
 #include "runner/self_test.h"
 #include "runner/session.h"
@@ -15,7 +18,10 @@
 namespace {
 
 constexpr std::string_view kUsage =
-    "usage: mosaic-runner RUN-DIRECTORY | tool NAME JSON | self-test | --version";
+    "usage: mosaic-runner RUN-DIRECTORY | tool NAME JSON | gate [FILE] | extract "
+    "RULES... | "
+    "self-test | "
+    "--version";
 
 int run(const char* directory) {
     mosaic::runner::SessionOptions options;
@@ -35,6 +41,12 @@ int main(int argc, char** argv) {
     const std::string_view word = argc > 1 ? argv[1] : "";
     if (word == "tool" && argc == 4) {
         return mosaic::runner::call_tool(argv[2], argv[3]);
+    }
+    if (word == "gate" && argc <= 3) {
+        return mosaic::runner::run_gate(argc == 3 ? argv[2] : nullptr);
+    }
+    if (word == "extract") {
+        return mosaic::runner::run_extract({argv + 2, argv + argc});
     }
     if (word == "self-test" && argc == 2) {
         return mosaic::runner::self_test();

@@ -1,5 +1,5 @@
 // mosaic-runner: the first process of a session's sandbox, and what its turns call: the
-// client of its tools and the gate.
+// client of its tools, as a command and as an MCP server, and the gate.
 
 #include <limits.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "runner/extract.h"
 #include "runner/gate.h"
 #include "runner/log.h"
+#include "runner/mcp_server.h"
 #include "runner/self_test.h"
 #include "runner/session.h"
 #include "runner/tool_client.h"
@@ -18,7 +19,7 @@
 namespace {
 
 constexpr std::string_view kUsage =
-    "usage: mosaic-runner RUN-DIRECTORY | tool NAME JSON | gate [FILE] | extract "
+    "usage: mosaic-runner RUN-DIRECTORY | tool NAME JSON | gate [FILE] | mcp [FILE] | extract "
     "RULES... | "
     "self-test | "
     "--version";
@@ -44,6 +45,9 @@ int main(int argc, char** argv) {
     }
     if (word == "gate" && argc <= 3) {
         return mosaic::runner::run_gate(argc == 3 ? argv[2] : nullptr);
+    }
+    if (word == "mcp" && argc <= 3) {
+        return mosaic::runner::run_mcp(argc == 3 ? argv[2] : nullptr, MOSAIC_VERSION);
     }
     if (word == "extract") {
         return mosaic::runner::run_extract({argv + 2, argv + argc});

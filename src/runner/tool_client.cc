@@ -5,11 +5,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <string>
 
 #include "base/utf8.h"
-#include "runner/socket_path.h"
+#include "runner/tool_socket.h"
 #include "wire/codes.h"
 #include "wire/json.h"
 #include "wire/limits.h"
@@ -22,21 +21,6 @@ int complain(int code, std::string_view text) {
     const std::string line = escape_for_terminal(text) + "\n";
     ignore(::write(STDERR_FILENO, line.data(), line.size()), "nobody else to tell");
     return code;
-}
-
-// By a relative path: a run directory may lie too deep for a socket's address.
-Result<UniqueFd> connect_to_session() {
-    const char* const run_directory = std::getenv("MOSAIC_RUN_DIR");
-    if (run_directory == nullptr || *run_directory == '\0') {
-        return fail(Code::missing, "MOSAIC_RUN_DIR isn't set: not inside a session");
-    }
-    const std::string directory = std::string(run_directory) + "/rw/io";
-    if (::chdir(directory.c_str()) != 0) {
-        return fail_sys(errno, directory);
-    }
-    // Waits in the queue when the session has as many clients as it takes.
-    MOSAIC_TRY_ASSIGN(UniqueFd fd, connect_blocking("tools.sock"));
-    return fd;
 }
 
 Result<void> send_all(int fd, std::string_view bytes) {
@@ -79,7 +63,8 @@ Result<std::string> receive_line(int fd) {
 }
 
 Result<std::string> exchange(const std::string& line) {
-    MOSAIC_TRY_ASSIGN(const UniqueFd fd, connect_to_session());
+    MOSAIC_TRY(enter_tool_directory());
+    MOSAIC_TRY_ASSIGN(const UniqueFd fd, connect_tool_socket());
     MOSAIC_TRY(send_all(fd.get(), line));
     return receive_line(fd.get());
 }

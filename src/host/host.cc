@@ -127,6 +127,7 @@ void Host::drain() {
         take_children();
         take_answers();
         take_discarded();
+        serve_when_recovered();
         if (!loop_.run_events.empty()) {
             const RunEvent event = loop_.run_events.front();
             loop_.run_events.pop_front();
@@ -141,7 +142,6 @@ void Host::drain() {
     }
     runs_->recycle();
     clients_->recycle();
-    serve_when_recovered();
     stop_when_over();
 }
 

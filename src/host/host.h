@@ -63,6 +63,7 @@ class Host {
     void take_children();
     void take_discarded();
     void consider(Ask ask, bool again);
+    void consider_waiting(bool again);
     void on_request(ClientRequest request);
     void count_bad(Refusal code);
     void on_bad_request_summary();
@@ -95,7 +96,6 @@ class Host {
     bool accept_paused_ = false;
     int stops_asked_ = 0;
     bool recovery_begun_ = false;
-    bool pm_pending_ = false;
 
     // Bad requests and unknown capabilities since the last summary.
     uint64_t bad_requests_ = 0;
@@ -110,7 +110,7 @@ class Host {
     std::unique_ptr<Probe> probe_;
     std::unique_ptr<Recovery> recovery_;
     std::unique_ptr<Runs> runs_;
-    std::deque<Ask> waiting_for_probe_;
+    std::deque<Ask> waiting_;  // for the end of recovery, or for the probe
     std::set<std::string> warned_;  // environment warnings that were said
 };
 

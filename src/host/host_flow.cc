@@ -144,18 +144,24 @@ void Host::serve_when_recovered() {
     state_ = State::serving;
     accept_more();
     log_line("serving " + settings_.business.id + " at " + root_.path);
+    notify_service_manager("READY=1");
+    consider_waiting(false);
     if (!options_.launch_pm) {
-        notify_service_manager("READY=1");
         return;
     }
-    pm_pending_ = true;
     Ask ask;
     ask.caller.kind = Caller::Kind::start;
     ask.caller.name = settings_.business.human;
     ask.target.instance = settings_.business.launch ? settings_.business.launch->by : "";
     ask.at = loop_.now;
     consider(std::move(ask), false);
-    drain();
+}
+
+void Host::consider_waiting(bool again) {
+    std::deque<Ask> waiting = std::exchange(waiting_, {});
+    for (Ask& ask : waiting) {
+        consider(std::move(ask), again);
+    }
 }
 
 void Host::on_human_launch(const BrokerNews& news) {
@@ -217,9 +223,13 @@ void Host::consider(Ask ask, bool again) {
         runs_->refuse(ask, Refusal::host_stopping, "the host is stopping");
         return;
     }
+    if (state_ < State::serving) {
+        waiting_.push_back(std::move(ask));
+        return;
+    }
     Decision decision = decide(admission(), ask, again);
     if (decision.wait_for_probe) {
-        waiting_for_probe_.push_back(std::move(ask));
+        waiting_.push_back(std::move(ask));
         return;
     }
     if (decision.refusal) {
@@ -238,12 +248,8 @@ void Host::consider(Ask ask, bool again) {
 
 void Host::take_children() {
     while (const auto result = children_->take_result()) {
-        if (!probe_->settle(*result)) {
-            continue;
-        }
-        std::deque<Ask> waiting = std::exchange(waiting_for_probe_, {});
-        for (Ask& ask : waiting) {
-            consider(std::move(ask), true);
+        if (probe_->settle(*result)) {
+            consider_waiting(true);
         }
     }
 }
@@ -261,10 +267,7 @@ void Host::take_answers() {
                           answer->caller.request_id, to_string(answer->refusal), answer->reason));
             continue;
         }
-        pm_pending_ = false;
-        if (answer->result) {
-            notify_service_manager("READY=1");
-        } else if (state_ == State::serving) {
+        if (!answer->result && state_ == State::serving) {
             log_line("PM launch refused: " + std::string(to_string(answer->refusal)) + " (" +
                      answer->reason + ")");
             exit_code_ = exit_code::kRefused;
@@ -312,7 +315,7 @@ void Host::begin_stop() {
     log_line("stopping: ending all sessions");
     notify_service_manager("STOPPING=1");
     state_ = State::stopping;
-    std::deque<Ask> waiting = std::exchange(waiting_for_probe_, {});
+    std::deque<Ask> waiting = std::exchange(waiting_, {});
     for (const Ask& ask : waiting) {
         runs_->refuse(ask, Refusal::host_stopping, "the host is stopping");
     }

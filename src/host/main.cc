@@ -14,6 +14,7 @@
 #include "host/privileges.h"
 #include "process/files.h"
 #include "process/proc.h"
+#include "process/spawn.h"
 #include "registry/layout.h"
 #include "wire/codes.h"
 
@@ -198,6 +199,9 @@ int main_with(int argc, char** argv) {
         return refuse(left.error());
     }
     ::umask(0077);
+    if (const auto left = process::leave_session_keyring(); !left) {
+        log_line("warning: " + left.error().text);
+    }
     raise_descriptor_limit();
     return serve(arguments);
 }

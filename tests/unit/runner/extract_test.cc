@@ -1,0 +1,88 @@
+// Goal: an adapter learns from JSON lines what was answered and whether it is an answer at all.
+
+#include "runner/extract.h"
+
+#include <doctest/doctest.h>
+
+using namespace mosaic;
+using namespace mosaic::runner;
+
+namespace {
+
+ExtractRules rules(const std::vector<std::string_view>& words) {
+    const auto parsed = parse_extract_rules(words);
+    REQUIRE_MESSAGE(parsed.has_value(), parsed.error().text);
+    return *parsed;
+}
+
+const std::vector<std::string_view> kResult = {
+    "--where", "/type=result", "--text", "/result", "--failed", "/is_error=true"};
+
+const std::vector<std::string_view> kMessage = {"--where",
+                                                "/type=message_end",
+                                                "--where",
+                                                "/message/role=assistant",
+                                                "--text",
+                                                "/message/content/*/text",
+                                                "--failed",
+                                                "/message/stopReason=error",
+                                                "--failed",
+                                                "/message/stopReason=aborted",
+                                                "--reason",
+                                                "/message/errorMessage"};
+
+}  // namespace
+
+TEST_CASE("the answer is the string at the pointer of a line that fits") {
+    CHECK(extract(rules(kResult), R"({"type":"result","is_error":false,"result":"42"})") ==
+          Extracted{false, "42"});
+    CHECK(!extract(rules(kResult), R"({"type":"system","result":"42"})"));
+    CHECK(!extract(rules(kResult), R"({"type":"assistant","text":"result"})"));
+    CHECK(!extract(rules(kResult), "result"));
+    CHECK(!extract(rules(kResult), R"({"type":"result")"));
+}
+
+TEST_CASE("a line that calls itself an error is a failure with its reason") {
+    CHECK(extract(rules(kResult),
+                  R"({"type":"result","subtype":"success","is_error":true,"result":"API 401"})") ==
+          Extracted{true, "API 401"});
+    CHECK(
+        extract(
+            rules(kMessage),
+            R"({"type":"message_end","message":{"role":"assistant","content":[{"type":"text","text":"half"}],"stopReason":"error","errorMessage":"429 slow down"}})") ==
+        Extracted{true, "429 slow down"});
+}
+
+TEST_CASE("a star takes the strings of all elements and passes over the others") {
+    CHECK(
+        extract(
+            rules(kMessage),
+            R"({"type":"message_end","message":{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"a"},{"type":"text","text":"b"}],"stopReason":"stop"}})") ==
+        Extracted{false, "ab"});
+    CHECK(!extract(rules(kMessage),
+                   R"({"type":"message_end","message":{"role":"user","content":[{"text":"a"}]}})"));
+}
+
+TEST_CASE("pointers reach into arrays by number and know their escapes") {
+    const ExtractRules r = rules({"--where", "/a~1b/1=x", "--text", "/m~0n"});
+    CHECK(extract(r, R"({"a/b":["y","x"],"m~n":"found"})") == Extracted{false, "found"});
+    CHECK(!extract(r, R"({"a/b":["x","y"],"m~n":"found"})"));
+    CHECK(!extract(r, R"({"a/b":["x"],"m~n":"found"})"));
+}
+
+TEST_CASE("a condition compares strings by text and other values as they are written") {
+    const ExtractRules r = rules({"--where", "/n=3", "--text", "/t", "--failed", "/ok=false"});
+    CHECK(extract(r, R"({"n":3,"ok":true,"t":"a"})") == Extracted{false, "a"});
+    CHECK(extract(r, R"({"n":"3","ok":"false","t":"a"})") == Extracted{true, "a"});
+    CHECK(!extract(r, R"({"n":33,"t":"a"})"));
+}
+
+TEST_CASE("rules that say nothing to look for or to print are errors") {
+    CHECK(!parse_extract_rules({}));
+    CHECK(!parse_extract_rules({"--where", "/a=b"}));
+    CHECK(!parse_extract_rules({"--text", "/a"}));
+    CHECK(!parse_extract_rules({"--where", "a=b", "--text", "/a"}));
+    CHECK(!parse_extract_rules({"--where", "/a", "--text", "/a"}));
+    CHECK(!parse_extract_rules({"--where", "/a=b", "--text"}));
+    CHECK(!parse_extract_rules({"--where", "/a=b", "--text", "/a", "--else", "/b"}));
+}

@@ -2,12 +2,15 @@
 // rubbish behind the last value that was asked for, so the whole document is walked before anything
 // is believed.
 
+#include "wire/json.h"
+
+// The conversions that throw aren't even declared: no exception leaves a room.
+#define SIMDJSON_EXCEPTIONS 0
 #include <simdjson.h>
 
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "wire/json.h"
 
 namespace mosaic::json {
 namespace {
@@ -148,11 +151,14 @@ struct Walk {
                 }
                 return Value(out);
             }
-            case od::json_type::null:
-                if (!value.is_null()) {
+            case od::json_type::null: {
+                // What begins like null and isn't (nonsense) is an error here, not a no.
+                bool out = false;
+                if (value.is_null().get(out) != simdjson::SUCCESS || !out) {
                     fail_here("not null");
                 }
                 return {};
+            }
         }
         fail_here("not a JSON value");
         return {};

@@ -1,5 +1,5 @@
-// Goal: one verdict and one value for every document, whichever parser read it. Method: this file is
-// compiled into two binaries, one per parser; both must pass the same table.
+// Goal: one verdict and one value for every document, whichever parser read it. Method: this file
+// is compiled into two binaries, one per parser; both must pass the same table.
 
 #include "wire/json.h"
 
@@ -53,6 +53,13 @@ TEST_CASE("documents that are refused") {
         "1,2",
         "[1]]",
         "tru",
+        "nonsense",
+        "nul",
+        "nulll",
+        "[nope]",
+        "{\"a\":nil}",
+        "fals",
+        "truth",
         "{\"instance\":\"a\",\"x\":tru}",
         "{\"a\":1,\"a\":2}",
         "{\"a\":1,\"\\u0061\":2}",

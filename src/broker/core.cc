@@ -104,12 +104,10 @@ Result<std::optional<wire::Reply>> Core::gate(int64_t id, const GatedCall& call,
         MOSAIC_TRY(store_.set_decision(open->number, DecisionState::used, now));
         return std::optional<wire::Reply>();
     }
-    MOSAIC_TRY_ASSIGN(const int64_t pending, store_.count_pending_decisions(call.seat));
-    if (pending >= int64_t{limits::kDecisionsPendingMax}) {
-        return std::optional(wire::reply_error(
-            id,
-            to_string(BusError::quota_exceeded),
-            std::to_string(pending) + " decisions of " + describe(call.seat) + " are pending"));
+    MOSAIC_TRY_ASSIGN(auto full, too_many_decisions(call.seat));
+    if (full) {
+        return std::optional(
+            wire::reply_error(id, to_string(BusError::quota_exceeded), std::move(*full)));
     }
     Decision decision;
     decision.seat = call.seat;
@@ -123,6 +121,15 @@ Result<std::optional<wire::Reply>> Core::gate(int64_t id, const GatedCall& call,
     event.set("what", call.what);
     MOSAIC_TRY(store_.add_event("decision.requested", event, now));
     return required(number, "a human has to decide");
+}
+
+Result<std::optional<std::string>> Core::too_many_decisions(const Seat& seat) {
+    MOSAIC_TRY_ASSIGN(const int64_t pending, store_.count_pending_decisions(seat));
+    if (pending < int64_t{limits::kDecisionsPendingMax}) {
+        return std::optional<std::string>();
+    }
+    return std::optional(std::to_string(pending) + " decisions of " + describe(seat) +
+                         " are pending");
 }
 
 Result<void> Core::record_refusal(const wire::RefuseArgs& args, int64_t now) {

@@ -144,7 +144,29 @@ class Core {
                                       Caller& caller,
                                       const Seat& seat,
                                       int64_t now);
-    [[nodiscard]] Result<wire::StateFacts> facts(int64_t now);
+    // `seat` is who reads them.
+    [[nodiscard]] Result<wire::StateFacts> facts(const Seat& seat, int64_t now);
+
+    // core_tasks.cc
+    [[nodiscard]] Result<Outcome> create_task(const wire::Request& request,
+                                              const Sender& sender,
+                                              int64_t now);
+    [[nodiscard]] Result<Outcome> list_tasks(const wire::Request& request);
+    [[nodiscard]] Result<Outcome> update_task(const wire::Request& request,
+                                              const Sender& sender,
+                                              int64_t now);
+    [[nodiscard]] Result<Outcome> request_decision(const wire::Request& request,
+                                                   const Sender& sender,
+                                                   int64_t now);
+    // Sends the answer to a decision.request. Whose mailbox has it; nothing when there is none.
+    [[nodiscard]] Result<std::optional<Seat>> tell_decision(const Decision& decision,
+                                                            const wire::DecideArgs& args,
+                                                            int64_t now);
+    // Why the sender may not do it now; nothing when it may. Uses an allowance up.
+    [[nodiscard]] Result<std::optional<Outcome>> permit(const wire::Request& request,
+                                                        const Sender& sender,
+                                                        std::string what,
+                                                        int64_t now);
 
     // A call that a human decides about.
     struct GatedCall {
@@ -158,6 +180,8 @@ class Core {
     [[nodiscard]] Result<std::optional<wire::Reply>> gate(int64_t id,
                                                           const GatedCall& call,
                                                           int64_t now);
+    // Why the seat may not leave one more decision to the human; nothing when it may.
+    [[nodiscard]] Result<std::optional<std::string>> too_many_decisions(const Seat& seat);
     [[nodiscard]] Result<void> record_refusal(const wire::RefuseArgs& args, int64_t now);
 
     Store& store_;

@@ -34,6 +34,9 @@ Result<Outcome> Core::handle_human(Caller& caller, const wire::Request& request,
     if (request.verb == "decide") {
         return decide(request, now);
     }
+    if (request.verb == "task.list") {
+        return list_tasks(request);
+    }
     if (request.verb == "sessions") {
         return sessions(request);
     }
@@ -134,10 +137,21 @@ Result<Outcome> Core::decide(const wire::Request& request, int64_t now) {
                      BusError::refused,
                      "decision " + args->id + " was allowed, and the call has passed");
     }
+    const bool asked = decision->verb == "decision.request";
+    if (!asked && !args->note.empty()) {
+        return error(request.id,
+                     BusError::bad_request,
+                     "decision " + args->id + " is about a call; nobody would read the note");
+    }
     Outcome out = answer(request.id, json::Object{{"id", args->id}, {"allowed", args->allow}});
     const DecisionState state = args->allow ? DecisionState::allowed : DecisionState::refused;
-    if (decision->state == state) {
+    if (decision->state == state && args->note.empty()) {
         return out;
+    }
+    if (asked && decision->state != DecisionState::pending) {
+        return error(request.id,
+                     BusError::refused,
+                     "decision " + args->id + " was answered, and who asked has been told");
     }
     MOSAIC_TRY(store_.set_decision(decision->number, state, now));
     json::Value event;
@@ -147,6 +161,12 @@ Result<Outcome> Core::decide(const wire::Request& request, int64_t now) {
     event.set("decision", args->allow ? "allowed" : "refused");
     MOSAIC_TRY(store_.add_event("decision.made", event, now));
     out.events_grew = true;
+    if (asked) {
+        MOSAIC_TRY_ASSIGN(const auto mailbox, tell_decision(*decision, *args, now));
+        if (mailbox) {
+            out.mailboxes.push_back(*mailbox);
+        }
+    }
     return out;
 }
 

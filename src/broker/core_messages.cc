@@ -42,10 +42,11 @@ std::string describe_send(const wire::MessageSendArgs& args) {
 
 }  // namespace
 
-Result<wire::StateFacts> Core::facts(int64_t now) {
+Result<wire::StateFacts> Core::facts(const Seat& seat, int64_t now) {
     MOSAIC_TRY_ASSIGN(const auto last, store_.launches_switch());
     wire::StateFacts out;
     out.read_at = iso8601(now);
+    MOSAIC_TRY_ASSIGN(out.open_tasks, store_.count_unfinished_tasks_of(seat.instance));
     if (last) {
         out.launches_allowed = last->allowed;
         out.launches_switched_at = iso8601(last->at);
@@ -183,7 +184,7 @@ Result<Outcome> Core::receive(const wire::Request& request,
         return waiting();
     }
     wire::MessageReceiveResult result;
-    MOSAIC_TRY_ASSIGN(result.state, facts(now));
+    MOSAIC_TRY_ASSIGN(result.state, facts(seat, now));
     if (next) {
         result.message = to_wire(*next);
         caller.delivered = next->number;
@@ -207,7 +208,7 @@ Result<Outcome> Core::receive_reply(const wire::Request& request,
         return waiting();
     }
     wire::MessageReceiveResult result;
-    MOSAIC_TRY_ASSIGN(result.state, facts(now));
+    MOSAIC_TRY_ASSIGN(result.state, facts(seat, now));
     if (!reply) {
         return answer(request.id, result.to_value());
     }

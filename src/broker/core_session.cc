@@ -13,6 +13,15 @@ namespace {
 constexpr std::array<std::string_view, 7> kHumanVerbs = {
     "launch", "stop", "launches.allow", "launches.revoke", "decide", "sessions", "events"};
 
+// Of those who hold a role.
+constexpr std::array<std::string_view, 7> kHeldVerbs = {"message.send",
+                                                        "message.receive",
+                                                        "message.ack",
+                                                        "task.create",
+                                                        "task.list",
+                                                        "task.update",
+                                                        "decision.request"};
+
 json::Value claimed_value(const std::string& business, const Run& run) {
     json::Value out;
     out.set("business", business);
@@ -44,9 +53,8 @@ Result<Outcome> Core::handle_run(Caller& caller,
     if (std::find(kHumanVerbs.begin(), kHumanVerbs.end(), request.verb) != kHumanVerbs.end()) {
         return error(request.id, BusError::not_human, request.verb + " is the human's");
     }
-    const bool known = request.verb == "role.release" || request.verb == "message.send" ||
-                       request.verb == "message.receive" || request.verb == "message.ack";
-    if (!known) {
+    if (std::find(kHeldVerbs.begin(), kHeldVerbs.end(), request.verb) == kHeldVerbs.end() &&
+        request.verb != "role.release") {
         return error(request.id, BusError::unknown_verb, "no such verb: " + clip(request.verb, 64));
     }
     if (request.verb == "role.release") {
@@ -57,13 +65,27 @@ Result<Outcome> Core::handle_run(Caller& caller,
                      BusError::not_authorized,
                      "run " + run.run + " doesn't hold the role of " + describe(run.seat));
     }
+    const Sender sender{run.seat, run.run};
     if (request.verb == "message.send") {
-        return send(request, {run.seat, run.run}, now);
+        return send(request, sender, now);
     }
     if (request.verb == "message.receive") {
         return receive(request, caller, run.seat, now);
     }
-    return ack(request, caller, run.seat, now);
+    if (request.verb == "message.ack") {
+        return ack(request, caller, run.seat, now);
+    }
+    if (request.verb == "task.create") {
+        return create_task(request, sender, now);
+    }
+    if (request.verb == "task.update") {
+        return update_task(request, sender, now);
+    }
+    if (request.verb == "decision.request") {
+        return request_decision(request, sender, now);
+    }
+    MOSAIC_TRY_ASSIGN(auto refused, permit(request, sender, "the list of tasks", now));
+    return refused ? std::move(*refused) : list_tasks(request);
 }
 
 Result<Outcome> Core::claim(const wire::Request& request, const Run& run, int64_t now) {

@@ -1,15 +1,16 @@
 #pragma once
 
-// The store's schema, version 1. `user_version` has the version, `application_id` says whose file
-// it is ("MOSA"). A change adds a version and the step from the one before; versions that went out
-// never change.
+#include <array>
+
+// The store's schema. `user_version` has the version, `application_id` says whose file it is
+// ("MOSA"). A change adds a version as the step from the one before; versions that went out never
+// change. A new file goes through all of them, so there is one way to each version.
 
 namespace mosaic::broker {
 
-constexpr int kSchemaVersion = 1;
 constexpr int kApplicationId = 0x4d4f5341;
 
-constexpr const char* kSchema = R"sql(
+constexpr const char* kVersion1 = R"sql(
 CREATE TABLE runs (
     run TEXT PRIMARY KEY,
     instance TEXT NOT NULL,
@@ -89,5 +90,27 @@ CREATE TABLE decisions (
 ) STRICT;
 CREATE INDEX open_decisions ON decisions (instance, thread, verb) WHERE state <> 3;
 )sql";
+
+constexpr const char* kVersion2 = R"sql(
+CREATE TABLE tasks (
+    n INTEGER PRIMARY KEY,
+    role TEXT NOT NULL,              -- who is to do it
+    state INTEGER NOT NULL,          -- 0 open, 1 doing, 2 done, 3 dropped
+    title TEXT NOT NULL,
+    body TEXT NOT NULL,
+    note TEXT NOT NULL,              -- the last one
+    by TEXT NOT NULL,                -- the seat that made it
+    by_run TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    updated_by TEXT NOT NULL,
+    updated_at INTEGER
+) STRICT;
+CREATE INDEX unfinished_tasks ON tasks (role, n) WHERE state < 2;
+CREATE INDEX tasks_by ON tasks (by_run);
+)sql";
+
+// kSteps[i] makes version i + 1 of version i.
+constexpr std::array<const char*, 2> kSteps = {kVersion1, kVersion2};
+constexpr int kSchemaVersion = static_cast<int>(kSteps.size());
 
 }  // namespace mosaic::broker

@@ -110,6 +110,22 @@ Decision read_decision(const Row& row) {
     return out;
 }
 
+StoredTask read_task(const Row& row) {
+    StoredTask out;
+    out.number = row.integer(0);
+    out.role = row.text(1);
+    out.state = static_cast<wire::TaskState>(row.integer(2));
+    out.title = row.text(3);
+    out.body = row.text(4);
+    out.note = row.text(5);
+    out.by = row.text(6);
+    out.by_run = row.text(7);
+    out.at = row.integer(8);
+    out.updated_by = row.text(9);
+    out.updated_at = row.integer_or_null(10);
+    return out;
+}
+
 }  // namespace
 
 Result<void> Store::open(const std::string& path) {
@@ -131,6 +147,9 @@ Result<void> Store::check(const std::string& path, bool fresh) {
     if (!empty && application != kApplicationId) {
         return refuse_file(Code::invalid, path, "an SQLite file of another program");
     }
+    if (!empty && version < 1) {
+        return fail(Code::corrupt, "it has no version");
+    }
     if (version > kSchemaVersion) {
         return fail(Code::invalid,
                     path + ": store version " + std::to_string(version) +
@@ -145,14 +164,20 @@ Result<void> Store::check(const std::string& path, bool fresh) {
     MOSAIC_TRY(
         db_.script("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
                    "PRAGMA trusted_schema=OFF; PRAGMA temp_store=MEMORY;"));
-    if (empty) {
-        MOSAIC_TRY(db_.script("BEGIN IMMEDIATE;" + std::string(kSchema) +
-                              "PRAGMA application_id=" + std::to_string(kApplicationId) +
-                              "; PRAGMA user_version=" + std::to_string(kSchemaVersion) +
-                              "; COMMIT;"));
-        MOSAIC_TRY(sync_directory_of(path));
+    MOSAIC_TRY(step_up(version));
+    return empty ? sync_directory_of(path) : Result<void>();
+}
+
+Result<void> Store::step_up(int64_t version) {
+    if (version == kSchemaVersion) {
+        return {};
     }
-    return {};
+    std::string script = "BEGIN IMMEDIATE;";
+    for (auto step = static_cast<size_t>(version); step < kSteps.size(); ++step) {
+        script += kSteps[step];
+    }
+    return db_.script(script + "PRAGMA application_id=" + std::to_string(kApplicationId) +
+                      "; PRAGMA user_version=" + std::to_string(kSchemaVersion) + "; COMMIT;");
 }
 
 Result<void> Store::begin() {
@@ -425,6 +450,16 @@ Result<std::optional<Decision>> Store::open_decision(const Seat& seat,
         args);
 }
 
+Result<std::optional<Decision>> Store::pending_decision(const Decision& like) {
+    return decision(
+        "SELECT * FROM decisions WHERE instance=? AND thread=? AND verb=? AND args=?"
+        " AND state=0 AND state<>3",
+        like.seat.instance,
+        like.seat.thread,
+        like.verb,
+        like.args);
+}
+
 Result<std::optional<Decision>> Store::find_decision(int64_t number) {
     return decision("SELECT * FROM decisions WHERE n=?", number);
 }
@@ -454,6 +489,75 @@ Result<void> Store::set_decision(int64_t number, DecisionState state, int64_t at
                        static_cast<int64_t>(state),
                        at,
                        number);
+}
+
+Result<int64_t> Store::add_task(const StoredTask& task) {
+    MOSAIC_TRY(
+        db_.execute("INSERT INTO tasks (role, state, title, body, note, by, by_run, at, updated_by)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '')",
+                    task.role,
+                    static_cast<int64_t>(task.state),
+                    task.title,
+                    task.body,
+                    task.note,
+                    task.by,
+                    task.by_run,
+                    task.at));
+    return db_.last_insert();
+}
+
+Result<std::optional<StoredTask>> Store::find_task(int64_t number) {
+    std::optional<StoredTask> out;
+    MOSAIC_TRY(db_.each(
+        "SELECT * FROM tasks WHERE n=?", [&](const Row& row) { out = read_task(row); }, number));
+    return out;
+}
+
+Result<void> Store::update_task(const StoredTask& task) {
+    return db_.execute("UPDATE tasks SET state=?, note=?, updated_by=?, updated_at=? WHERE n=?",
+                       static_cast<int64_t>(task.state),
+                       task.note,
+                       task.updated_by,
+                       task.updated_at,
+                       task.number);
+}
+
+Result<std::vector<StoredTask>> Store::tasks(const TaskFilter& filter) {
+    std::vector<StoredTask> out;
+    const auto state = filter.state ? static_cast<int64_t>(*filter.state) : int64_t{-1};
+    MOSAIC_TRY(db_.each(
+        "SELECT * FROM tasks WHERE n>?1 AND (?2='' OR role=?2)"
+        " AND (state=?3 OR (?3=-1 AND state<2)) ORDER BY n LIMIT ?4",
+        [&](const Row& row) { out.push_back(read_task(row)); },
+        filter.after,
+        filter.role,
+        state,
+        filter.max));
+    return out;
+}
+
+Result<std::optional<int64_t>> Store::unfinished_task_like(const StoredTask& task) {
+    std::optional<int64_t> out;
+    MOSAIC_TRY(db_.each(
+        "SELECT n FROM tasks WHERE by_run=? AND role=? AND title=? AND body=? AND state<2",
+        [&](const Row& row) { out = row.integer(0); },
+        task.by_run,
+        task.role,
+        task.title,
+        task.body));
+    return out;
+}
+
+Result<int64_t> Store::count_tasks_by(const std::string& run) {
+    return number("SELECT count(*) FROM tasks WHERE by_run=?", run);
+}
+
+Result<int64_t> Store::count_unfinished_tasks() {
+    return number("SELECT count(*) FROM tasks WHERE state<2");
+}
+
+Result<int64_t> Store::count_unfinished_tasks_of(const std::string& role) {
+    return number("SELECT count(*) FROM tasks WHERE role=? AND state<2", role);
 }
 
 }  // namespace mosaic::broker

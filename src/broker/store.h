@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "broker/database.h"
 #include "wire/messages.h"
+#include "wire/task_messages.h"
 
 // What the broker remembers, in one SQLite file (WAL, synchronous=FULL): runs, who holds which
 // seat, messages, events, launch switches, decisions. It stores and finds; whether something may
@@ -79,6 +80,27 @@ struct Decision {
     DecisionState state = DecisionState::pending;
 };
 
+struct StoredTask {
+    int64_t number = 0;  // "t<number>"
+    std::string role;    // who is to do it
+    wire::TaskState state = wire::TaskState::open;
+    std::string title;
+    std::string body;
+    std::string note;
+    std::string by;  // the seat that made it
+    std::string by_run;
+    int64_t at = 0;
+    std::string updated_by;
+    std::optional<int64_t> updated_at;
+};
+
+struct TaskFilter {
+    std::string role;                      // empty: all
+    std::optional<wire::TaskState> state;  // none: open or doing
+    int64_t after = 0;
+    int64_t max = 0;
+};
+
 // The pid and start time of a runner, as the kernel tells them at accept.
 struct Runner {
     int64_t pid = 0;
@@ -145,13 +167,31 @@ class Store {
     [[nodiscard]] Result<std::optional<Decision>> open_decision(const Seat& seat,
                                                                 const std::string& verb,
                                                                 const std::string& args);
+    // One of the same seat, verb and arguments that the human hasn't answered.
+    [[nodiscard]] Result<std::optional<Decision>> pending_decision(const Decision& like);
     [[nodiscard]] Result<std::optional<Decision>> find_decision(int64_t number);
     [[nodiscard]] Result<int64_t> count_pending_decisions(const Seat& seat);
     [[nodiscard]] Result<int64_t> add_decision(const Decision& decision, int64_t at);
     [[nodiscard]] Result<void> set_decision(int64_t number, DecisionState state, int64_t at);
 
+    // ---- tasks ----
+    // Returns the number.
+    [[nodiscard]] Result<int64_t> add_task(const StoredTask& task);
+    [[nodiscard]] Result<std::optional<StoredTask>> find_task(int64_t number);
+    // State, note, and who changed them when.
+    [[nodiscard]] Result<void> update_task(const StoredTask& task);
+    // In the order of their numbers.
+    [[nodiscard]] Result<std::vector<StoredTask>> tasks(const TaskFilter& filter);
+    // The number of one of the same run, role, title and body that is open or doing.
+    [[nodiscard]] Result<std::optional<int64_t>> unfinished_task_like(const StoredTask& task);
+    [[nodiscard]] Result<int64_t> count_tasks_by(const std::string& run);
+    [[nodiscard]] Result<int64_t> count_unfinished_tasks();
+    [[nodiscard]] Result<int64_t> count_unfinished_tasks_of(const std::string& role);
+
   private:
     [[nodiscard]] Result<void> check(const std::string& path, bool fresh);
+    // From `version` to the newest, all steps or none.
+    [[nodiscard]] Result<void> step_up(int64_t version);
     template <class... Args>
     [[nodiscard]] Result<std::vector<Run>> runs(std::string_view sql, const Args&... args);
     template <class... Args>

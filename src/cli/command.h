@@ -30,6 +30,7 @@ int run_log(const Context& context);
 int run_events(const Context& context);
 int run_launches(const Context& context);
 int run_decide(const Context& context);
+int run_tasks(const Context& context);
 int run_sandbox_show(const Context& context);
 int run_doctor(const Context& context);
 int run_init(const Context& context);

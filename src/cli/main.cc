@@ -37,6 +37,8 @@ int run(const Context& context) {
             return run_launches(context);
         case Verb::decide:
             return run_decide(context);
+        case Verb::tasks:
+            return run_tasks(context);
         case Verb::sandbox_show:
             return run_sandbox_show(context);
         case Verb::doctor:

@@ -92,6 +92,12 @@ void add_authority_commands(CLI::App& app, Raw& raw) {
     decide.add_option("ANSWER", raw.answer, "allow or deny")
         ->required()
         ->check(CLI::IsMember({"allow", "deny"}));
+    decide.add_option(
+        "--note", raw.options.note, "Words for who asked; only where a session asked a question");
+    CLI::App& tasks = add(app, raw, Verb::tasks, "tasks", "List the tasks; unfinished ones alone");
+    tasks.add_option("--role", raw.options.role, "Only those of this role");
+    tasks.add_option("--state", raw.options.state, "Only those in this state")
+        ->check(CLI::IsMember({"open", "doing", "done", "dropped"}));
 }
 
 void add_machine_commands(CLI::App& app, Raw& raw) {
@@ -133,6 +139,10 @@ Parsed check_names(const Raw& raw) {
     if (!o.thread.empty() && !is_id(o.thread)) {
         return wrong(exit_code::kInvalidInput,
                      "--thread: \"" + o.thread + "\" is no name: a-z, 0-9 and -, at most 64");
+    }
+    if (!o.role.empty() && !is_id(o.role)) {
+        return wrong(exit_code::kInvalidInput,
+                     "--role: \"" + o.role + "\" is no name: a-z, 0-9 and -, at most 64");
     }
     if (!o.run.empty() && !is_run_id(o.run)) {
         return wrong(exit_code::kInvalidInput,

@@ -22,6 +22,7 @@ enum class Verb {
     launches_allow,
     launches_revoke,
     decide,
+    tasks,
     sandbox_show,
     doctor,
     init,
@@ -46,6 +47,9 @@ struct Options {
     std::string run;                   // log: only this one's lines
     int64_t since = 0;                 // events: only those past this number
     bool allow = false;                // decide
+    std::string note;                  // decide: words that go along with the answer
+    std::string role;                  // tasks: only this role's
+    std::string state;                 // tasks: only those in this state; empty: unfinished ones
 };
 
 // Either options, or what to say and how to exit: the help (exit 0, with its newline) or what is

@@ -187,7 +187,8 @@ int run_decide(const Context& context) {
     if (!client) {
         return report(context, client.error());
     }
-    const wire::DecideArgs args{.id = context.options.target, .allow = context.options.allow};
+    const wire::DecideArgs args{
+        .id = context.options.target, .allow = context.options.allow, .note = context.options.note};
     const auto result = ask(context, *client, {"decide", args.to_value()});
     if (!result) {
         return result.error();

@@ -47,18 +47,24 @@ constexpr std::array<Tool, wire::kTypedTools.size()> kTools = {{
        {"body", "string", false, "What whoever does it needs to know."},
        {"role", "string", false, "Who is to do it; you when left out."}}}},
     {"task_list",
-     "Lists tasks.",
+     "Lists tasks: id, role, state, title, body, the last note, who made it.",
      {{{"role", "string", false, "Only the tasks of this role."},
-       {"state", "string", false, "Only tasks in this state: open, doing, done or dropped."}}}},
+       {"state",
+        "string",
+        false,
+        "Only tasks in this state: open, doing, done or dropped. Left out: open and doing."},
+       {"after", "string", false, "The next that a list gave when there was more."}}}},
     {"task_update",
-     "Changes a task.",
+     "Changes a task's state, adds a note, or both.",
      {{{"id", "string", true, "The task."},
        {"state", "string", false, "open, doing, done or dropped."},
        {"note", "string", false, "What happened."}}}},
     {"decision_request",
-     "Asks the human to decide. The answer comes as a message.",
+     "Asks the human to decide. Answers with the decision's id at once; allowed or denied comes as "
+     "a message of class NOTE.",
      {{{"question", "string", true, "What is to be decided."},
-       {"context", "string", false, "What the human needs to know for it."}}}},
+       {"context", "string", false, "What the human needs to know for it."},
+       {"options", "array", false, "What the human may choose from, a line each."}}}},
 }};
 
 const Tool& tool_named(std::string_view name) {
@@ -78,8 +84,11 @@ Value parameters_of(const Tool& tool) {
         if (argument.name.empty()) {
             break;
         }
-        properties.emplace_back(
-            argument.name, Object{{"type", argument.type}, {"description", argument.description}});
+        Object property = {{"type", argument.type}, {"description", argument.description}};
+        if (argument.type == "array") {
+            property.emplace_back("items", Object{{"type", "string"}});
+        }
+        properties.emplace_back(argument.name, std::move(property));
         if (argument.required) {
             required.emplace_back(argument.name);
         }

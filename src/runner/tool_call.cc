@@ -4,6 +4,8 @@
 #include <array>
 
 #include "wire/limits.h"
+#include "wire/task_messages.h"
+#include "wire/typed_tools.h"
 
 namespace mosaic::runner {
 namespace {
@@ -58,6 +60,61 @@ Result<ToolCall> decode_send(const Value& args) {
     return finish(r, std::move(call));
 }
 
+// "role" for a model, "to" at the broker, like a message's.
+Result<ToolCall> decode_task_create(const Value& args) {
+    Reader r(args, "task_create");
+    wire::TaskCreateArgs task;
+    task.title = wire::read_text(r, "title", limits::kTitleBytesMax);
+    task.body = wire::read_text_or_none(r, "body", limits::kTaskTextBytesMax);
+    task.to = r.id_or("role", "");
+    return finish(r, BrokerCall{"task.create", task.to_value()});
+}
+
+Result<ToolCall> decode_task_list(const Value& args) {
+    Reader r(args, "task_list");
+    wire::TaskListArgs list;
+    list.to = r.id_or("role", "");
+    list.state = wire::read_task_state(r, "state");
+    list.after = r.string_or("after", "");
+    return finish(r, BrokerCall{"task.list", list.to_value()});
+}
+
+Result<ToolCall> decode_task_update(const Value& args) {
+    Reader r(args, "task_update");
+    wire::TaskUpdateArgs update;
+    update.id = r.string("id");
+    update.state = wire::read_task_state(r, "state");
+    update.note = wire::read_text_or_none(r, "note", limits::kTaskTextBytesMax);
+    if (!r.has("state") && update.note.empty()) {
+        r.problem("state", "expected a new state (open, doing, done or dropped), or a note");
+    }
+    return finish(r, BrokerCall{"task.update", update.to_value()});
+}
+
+Result<ToolCall> decode_decision_request(const Value& args) {
+    Reader r(args, "decision_request");
+    wire::DecisionRequestArgs decision;
+    decision.question = wire::read_text(r, "question", limits::kQuestionBytesMax);
+    decision.context = wire::read_text_or_none(r, "context", limits::kTaskTextBytesMax);
+    decision.options = wire::read_options(r, "options");
+    return finish(r, BrokerCall{"decision.request", decision.to_value()});
+}
+
+using Decode = Result<ToolCall> (*)(const Value& args);
+
+struct Tool {
+    std::string_view name;
+    Decode decode;
+};
+
+constexpr std::array<Tool, 6> kTools = {{{"launch", decode_launch},
+                                         {"message_send", decode_send},
+                                         {"task_create", decode_task_create},
+                                         {"task_list", decode_task_list},
+                                         {"task_update", decode_task_update},
+                                         {"decision_request", decode_decision_request}}};
+static_assert(kTools.size() == wire::kTypedTools.size());
+
 }  // namespace
 
 Result<ToolCall> decode_tool_call(std::string_view line, const std::vector<std::string>& granted) {
@@ -75,11 +132,10 @@ Result<ToolCall> decode_tool_call(std::string_view line, const std::vector<std::
     if (std::find(granted.begin(), granted.end(), tool) == granted.end()) {
         return fail(Code::invalid, std::string(kUnknownTool));
     }
-    if (tool == "launch") {
-        return decode_launch(args != nullptr ? *args : none);
-    }
-    if (tool == "message_send") {
-        return decode_send(args != nullptr ? *args : none);
+    for (const Tool& known : kTools) {
+        if (known.name == tool) {
+            return known.decode(args != nullptr ? *args : none);
+        }
     }
     return fail(Code::invalid, std::string(kUnknownTool));
 }

@@ -26,7 +26,15 @@ struct SendCall {
     int64_t wait_seconds = 0;  // 0: doesn't wait for a reply
 };
 
-using ToolCall = std::variant<LaunchCall, SendCall>;
+// task_create {"title","body"?,"role"?}, task_list {"role"?,"state"?,"after"?},
+// task_update {"id","state"?,"note"?}, decision_request {"question","context"?,"options"?}: one
+// request at the broker, whose result is the tool's.
+struct BrokerCall {
+    std::string verb;
+    json::Value args;
+};
+
+using ToolCall = std::variant<LaunchCall, SendCall, BrokerCall>;
 
 constexpr int64_t kToolWaitSecondsMax = 86'400;
 

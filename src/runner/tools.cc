@@ -42,6 +42,11 @@ void Tools::start(const ToolServer::Pending& call) {
         start_send(call.token, *send);
         return;
     }
+    if (const auto* broker = std::get_if<BrokerCall>(&call.call)) {
+        const int64_t id = bus_.request(broker->verb, broker->args);
+        steps_.emplace(id, Step{call.token, 0, "", std::nullopt, true});
+        return;
+    }
     if (!launches_.allowed()) {
         server_.answer(call.token, encode_tool_error("refused: not-authorized"));
         return;
@@ -57,7 +62,7 @@ void Tools::start_send(uint64_t token, const SendCall& call) {
         return;
     }
     const int64_t id = bus_.request("message.send", call.message.to_value());
-    steps_.emplace(id, Step{token, call.wait_seconds, "", std::nullopt});
+    steps_.emplace(id, Step{token, call.wait_seconds, "", std::nullopt, false});
 }
 
 bool Tools::take(const wire::Reply& reply, Instant now) {
@@ -69,6 +74,8 @@ bool Tools::take(const wire::Reply& reply, Instant now) {
     steps_.erase(hit);
     if (!reply.ok) {
         server_.answer(step.token, encode_tool_error(error_text(reply)));
+    } else if (step.plain) {
+        server_.answer(step.token, encode_tool_result(reply.result));
     } else if (step.message.empty()) {
         take_sent(step, reply, now);
     } else {
@@ -93,7 +100,7 @@ void Tools::take_sent(const Step& step, const wire::Reply& reply, Instant now) {
     }
     const int64_t request =
         bus_.request("message.receive", wire::MessageReceiveArgs{true, *id}.to_value());
-    steps_.emplace(request, Step{step.token, 0, *id, now + seconds(step.wait_seconds)});
+    steps_.emplace(request, Step{step.token, 0, *id, now + seconds(step.wait_seconds), false});
 }
 
 void Tools::take_received(const Step& step, const wire::Reply& reply) {

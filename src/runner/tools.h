@@ -14,8 +14,8 @@
 
 namespace mosaic::runner {
 
-// Carries out the calls of tools.sock: launches at the host, messages at the broker. Works beside a
-// turn and for many clients at once.
+// Carries out the calls of tools.sock: launches at the host, everything else at the broker. Works
+// beside a turn and for many clients at once.
 //
 // A reply that comes after its client stopped waiting is not lost: the broker counts it as
 // delivered, so take_late() hands it out to be treated like a message that was received.
@@ -47,6 +47,7 @@ class Tools {
         int64_t wait_seconds = 0;
         std::string message;  // waiting for the reply to this message; empty: being sent
         std::optional<Instant> until;
+        bool plain = false;  // the request's result is the tool's
     };
 
     void start_send(uint64_t token, const SendCall& call);

@@ -59,6 +59,21 @@ static_assert(kQueuedBytesPerSenderMax * 4 <= kQueuedBytesPerReceiverMax);
 // Decisions of one seat that the human hasn't answered.
 constexpr size_t kDecisionsPendingMax = 64;
 
+// Tasks: made by one run in its life, and unfinished ones of the business.
+constexpr size_t kTasksPerRunMax = 512;
+constexpr size_t kTasksUnfinishedMax = 4096;
+// A task's title or an option, in one line; a question; a task's body, its note, a decision's
+// context or the human's words to it.
+constexpr size_t kTitleBytesMax = 512;
+constexpr size_t kQuestionBytesMax = 4096;
+constexpr size_t kTaskTextBytesMax = 8192;
+constexpr size_t kOptionsMax = 16;
+// Tasks in one reply: as many as fit, so that a model can read them.
+constexpr size_t kTasksPerReplyMax = 100;
+constexpr size_t kTasksReplyBytesMax = size_t{128} * 1024;
+static_assert(6 * (2 * kTaskTextBytesMax + kTitleBytesMax) + kTasksReplyBytesMax + 4096 <=
+              kFrameBytesMax);
+
 // Free text that the host brings along: names (a provider, a model), and reasons and details.
 constexpr size_t kNameBytesMax = 256;
 constexpr size_t kReasonBytesMax = 8192;

@@ -190,6 +190,9 @@ Result<LaunchRequest> decode_launch_request(std::string_view line) {
     Reader r(value, "request");
     LaunchRequest out;
     out.cap = r.string("cap");
+    if (out.cap.empty()) {
+        r.problem("cap", "expected a capability");
+    }
     out.seat = read_seat(r);
     return finish(r, std::move(out));
 }
@@ -202,7 +205,8 @@ std::string encode(const LaunchRequest& request) {
 }
 
 Value LaunchResult::to_value() const {
-    return Value(Object{{"run", run}, {"instance", instance}, {"harness", harness}, {"model", model}});
+    return Value(
+        Object{{"run", run}, {"instance", instance}, {"harness", harness}, {"model", model}});
 }
 
 Result<LaunchResult> LaunchResult::from(const Value& value) {
@@ -630,7 +634,9 @@ Result<ClaimArgs> ClaimArgs::from(const Value& value) {
 }
 
 Value DecideArgs::to_value() const {
-    return Value(Object{{"id", id}, {"allow", allow}});
+    Value out(Object{{"id", id}, {"allow", allow}});
+    set_if(out, "note", note);
+    return out;
 }
 
 Result<DecideArgs> DecideArgs::from(const Value& value) {
@@ -638,6 +644,10 @@ Result<DecideArgs> DecideArgs::from(const Value& value) {
     DecideArgs out;
     out.id = r.string("id");
     out.allow = r.boolean("allow");
+    out.note = r.string_or("note", "");
+    if (out.note.size() > limits::kTaskTextBytesMax) {
+        r.problem("note", "expected at most " + std::to_string(limits::kTaskTextBytesMax) + " bytes");
+    }
     return finish(r, std::move(out));
 }
 

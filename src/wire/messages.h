@@ -23,7 +23,7 @@ namespace mosaic::wire {
 struct Request {
     int64_t id = 0;
     std::string verb;
-    std::string cap;  // empty: none. Wipe it once it was looked at.
+    std::string cap;   // empty: none. Wipe it once it was looked at.
     json::Value args;  // an object
 };
 
@@ -80,6 +80,7 @@ struct CapabilityLine {
     std::string cap;
     std::string launched_by;
 };
+
 [[nodiscard]] std::string encode(const CapabilityLine& line);
 [[nodiscard]] Result<CapabilityLine> decode_capability_line(std::string_view line);
 
@@ -148,9 +149,10 @@ struct BindLaunchArgs {
     [[nodiscard]] static Result<BindLaunchArgs> from(const json::Value& value);
 };
 
-// endLaunch: the run is over; releases its role, kills its capability, records session.ended. Creates
-// a run it has never heard of, never refuses, and answers a second call with what the first one
-// recorded. Reply {"reason","exitCode","signal","detail","first": whether this call recorded it}.
+// endLaunch: the run is over; releases its role, kills its capability, records session.ended.
+// Creates a run it has never heard of, never refuses, and answers a second call with what the first
+// one recorded. Reply {"reason","exitCode","signal","detail","first": whether this call recorded
+// it}.
 struct EndLaunchArgs {
     Seat seat;
     std::string run;
@@ -305,7 +307,7 @@ struct StateFacts {
     std::string read_at;  // ISO 8601
     bool launches_allowed = true;
     std::string launches_switched_at;  // empty: never switched
-    int64_t open_tasks = 0;
+    int64_t open_tasks = 0;  // of the reader's role, open or doing
 
     bool operator==(const StateFacts&) const = default;
     [[nodiscard]] json::Value to_value() const;
@@ -340,10 +342,12 @@ struct ClaimArgs {
     [[nodiscard]] static Result<ClaimArgs> from(const json::Value& value);
 };
 
-// decide: the human's answer to a decision. Reply {"id","allowed"}.
+// decide: the human's answer to a decision. Reply {"id","allowed"}. `note` goes along with the answer
+// to a decision that a session asked for by decision.request.
 struct DecideArgs {
     std::string id;
     bool allow = false;
+    std::string note{};  // may be empty
 
     bool operator==(const DecideArgs&) const = default;
     [[nodiscard]] json::Value to_value() const;

@@ -319,6 +319,35 @@ TEST_CASE("an unknown run is an error with the host's text, exit 1") {
     CHECK(done.err == "mosaic: not-found: no running session has run id nope\n");
 }
 
+TEST_CASE("tasks are read page by page and shown as a table or as JSON") {
+    const char* const first =
+        R"({"tasks":[{"id":"t1","role":"coder","state":"doing","title":"a\u001b[2Jb","note":"n",)"
+        R"("by":"pm","at":"AT","updatedBy":"coder","updatedAt":"THEN"}],"next":"t1"})";
+    const char* const second =
+        R"({"tasks":[{"id":"t2","role":"pm","state":"open","title":"c","by":"pm","at":"AT"}]})";
+    const Scratch scratch;
+    Server server(scratch, {ok("task.list", first), ok("task.list", second)});
+    const Finished shown = at(scratch, {"tasks", "--role", "coder", "--state", "open"});
+    CHECK(shown.exit_code == 0);
+    CHECK(shown.out.find("t1  coder  doing  pm  AT") != std::string::npos);
+    CHECK(shown.out.find("t2  pm     open   pm  AT") != std::string::npos);
+    CHECK(shown.out.find('\x1b') == std::string::npos);
+    const auto requests = server.requests();
+    REQUIRE(requests.size() == 2);
+    CHECK(json::dump(requests[0].args) == R"({"to":"coder","state":"open"})");
+    CHECK(json::dump(requests[1].args) == R"({"to":"coder","state":"open","after":"t1"})");
+
+    const Scratch other;
+    Server again(other, {ok("task.list", first), ok("task.list", second)});
+    const Finished json = at(other, {"tasks", "--json"});
+    REQUIRE(json.json().array() != nullptr);
+    CHECK(json.json().array()->size() == 2);
+    CHECK(*json.json().array()->at(1).find("id")->string() == "t2");
+    const Scratch none;
+    Server empty(none, {ok("task.list", R"({"tasks":[]})")});
+    CHECK(at(none, {"tasks"}).out == "no tasks\n");
+}
+
 TEST_CASE("decide and launches tell what now holds") {
     const Scratch scratch;
     Server server(scratch, {ok("decide", R"({"id":"d1","allowed":false})")});

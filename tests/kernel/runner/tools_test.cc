@@ -230,6 +230,36 @@ TEST_CASE("a rebuilt path to launch.sock doesn't get the capability") {
     REQUIRE(host.line().has_value());
 }
 
+TEST_CASE("tasks and questions are the broker's to answer") {
+    Scene s;
+    s.session.typed = {"task_create", "task_list", "decision_request"};
+    s.start();
+    auto [broker, receive] = s.claimed();
+    Peer c = s.tools();
+    c.send(R"({"tool":"task_create","args":{"title":"t","role":"coder"}})"
+           "\n");
+    const auto create = broker.expect("task.create");
+    CHECK(json::dump(create.args) == R"({"title":"t","to":"coder"})");
+    broker.ok(create, id_result("t1"));
+    CHECK(c.line() == R"({"ok":true,"result":{"id":"t1"}})");
+    c.send(R"({"tool":"decision_request","args":{"question":"q"}})"
+           "\n");
+    broker.refuse(broker.expect("decision.request"), "quota-exceeded");
+    CHECK(c.line() == R"({"ok":false,"error":"quota-exceeded"})");
+    CHECK(ask(c, R"({"tool":"task_update","args":{"id":"t1","state":"done"}})") ==
+          R"({"ok":false,"error":"refused: unknown-tool"})");
+    // A broker that is lost in between is asked again, and its answer is passed on.
+    c.send(R"({"tool":"task_list","args":{}})"
+           "\n");
+    broker.expect("task.list");
+    broker.close();
+    Peer back = s.broker();
+    back.ok(back.expect("role.claim"));
+    back.expect("message.receive");
+    back.ok(back.expect("task.list"), json::Value(json::Object{{"tasks", json::Array{}}}));
+    CHECK(c.line() == R"({"ok":true,"result":{"tasks":[]}})");
+}
+
 TEST_CASE("the shell client prints results, and errors with their own status") {
     Scene s;
     s.session.typed = {"message_send"};

@@ -87,7 +87,7 @@ TEST_CASE("the human can change a decision until the call has passed") {
         return bench.ask(session, "message.send", letter({"pm", ""}, "hello").to_value()).reply;
     };
     const auto decide = [&](const std::string& id, bool allow) {
-        return bench.human("decide", wire::DecideArgs{id, allow}.to_value()).reply;
+        return bench.human("decide", wire::DecideArgs{id, allow, ""}.to_value()).reply;
     };
     CHECK(send().decision == "d1");
     CHECK(decide("d1", false).ok);

@@ -10,6 +10,7 @@
 
 #include "base/unique_fd.h"
 #include "bench.h"
+#include "broker/schema.h"
 
 using namespace mosaic;
 using namespace mosaic::broker;
@@ -148,11 +149,49 @@ TEST_CASE("another program's file and a newer version are refused and stay as th
             Store store;
             REQUIRE(store.open(scratch.store()));
         }
-        sql(scratch.store(), "PRAGMA user_version=2;");
+        sql(scratch.store(), "PRAGMA user_version=" + std::to_string(kSchemaVersion + 1) + ";");
         const std::string bytes = bytes_of(scratch.store());
         CHECK(refused(scratch.store()).text.find("newer") != std::string::npos);
         CHECK(bytes_of(scratch.store()) == bytes);
     }
+}
+
+TEST_CASE("a store of an earlier version gets what is new and keeps what it has") {
+    Scratch scratch;
+    sql(scratch.store(),
+        std::string(kVersion1) + "PRAGMA application_id=" + std::to_string(kApplicationId) +
+            "; PRAGMA user_version=1;"
+            "INSERT INTO events VALUES (1, 0, 'one', '{\"seq\":1}');"
+            "INSERT INTO decisions VALUES (3, 'pm', '', 'message.send', '{}', 0, 5, NULL);");
+    for (int i = 0; i < 2; ++i) {
+        Store store;
+        const auto opened = store.open(scratch.store());
+        REQUIRE_MESSAGE(opened.has_value(), opened.error().text);
+        CHECK(store.events(0, 10) == std::vector<std::string>{"{\"seq\":1}"});
+        CHECK((*store.find_decision(3))->verb == "message.send");
+        StoredTask task;
+        task.role = "pm";
+        task.title = "title";
+        REQUIRE(store.add_task(task) == i + 1);
+        CHECK(*store.count_unfinished_tasks_of("pm") == i + 1);
+    }
+    // The same tables as of a new file.
+    Scratch fresh;
+    {
+        Store store;
+        REQUIRE(store.open(fresh.store()));
+    }
+    const auto schema = [](const std::string& path) {
+        Database db;
+        REQUIRE(db.open(path));
+        std::string out;
+        REQUIRE(db.each("SELECT sql FROM sqlite_schema ORDER BY name",
+                        [&](const Row& row) { out += row.text(0) + "\n"; }));
+        REQUIRE(db.each("PRAGMA user_version", [&](const Row& row) { out += row.text(0); }));
+        return out;
+    };
+    CHECK(schema(scratch.store()) == schema(fresh.store()));
+    CHECK(schema(fresh.store()).ends_with("\n" + std::to_string(kSchemaVersion)));
 }
 
 TEST_CASE("an empty file, as an interrupted first start leaves it, is made a store") {

@@ -54,6 +54,7 @@ TEST_CASE("every command is known by its name") {
     CHECK(good({"launches", "allow"}).verb == Verb::launches_allow);
     CHECK(good({"launches", "revoke"}).verb == Verb::launches_revoke);
     CHECK(good({"decide", "d1", "allow"}).verb == Verb::decide);
+    CHECK(good({"tasks"}).verb == Verb::tasks);
     CHECK(good({"sandbox", "show", "pm"}).verb == Verb::sandbox_show);
     CHECK(good({"doctor"}).verb == Verb::doctor);
     CHECK(good({"init"}).verb == Verb::init);
@@ -89,6 +90,15 @@ TEST_CASE("a decision is answered with allow or deny and nothing else") {
     CHECK(good({"decide", "d1", "allow"}).allow);
     CHECK_FALSE(good({"decide", "d1", "deny"}).allow);
     CHECK(exit_code_of({"decide", "d1", "maybe"}) == 4);
+    CHECK(good({"decide", "d1", "deny", "--note", "not today"}).note == "not today");
+}
+
+TEST_CASE("tasks are filtered by role and state") {
+    const Options o = good({"tasks", "--role", "coder", "--state", "done"});
+    CHECK(o.role == "coder");
+    CHECK(o.state == "done");
+    CHECK(exit_code_of({"tasks", "--state", "late"}) == 4);
+    CHECK(exit_code_of({"tasks", "--role", "A B"}) == 2);
 }
 
 TEST_CASE("what isn't a command line is a usage error") {

@@ -118,6 +118,46 @@ TEST_CASE("a tool call is decoded whole") {
     CHECK(std::get<LaunchCall>(*launch).seat == Seat{"coder", ""});
 }
 
+TEST_CASE("the tools of tasks and questions become requests at the broker") {
+    const std::vector<std::string> granted = {
+        "task_create", "task_list", "task_update", "decision_request"};
+    const auto request = [&](const std::string& tool, const std::string& args) {
+        const auto call =
+            decode_tool_call(R"({"tool":")" + tool + R"(","args":)" + args + "}", granted);
+        if (!call) {
+            return call.error().text;
+        }
+        const auto& made = std::get<BrokerCall>(*call);
+        return made.verb + " " + json::dump(made.args);
+    };
+    CHECK(request("task_create", R"({"title":"t"})") == R"(task.create {"title":"t"})");
+    CHECK(request("task_create", R"({"title":"t","body":"b","role":"coder"})") ==
+          R"(task.create {"title":"t","body":"b","to":"coder"})");
+    CHECK(request("task_list", "{}") == "task.list {}");
+    CHECK(request("task_list", R"({"role":"pm","state":"done","after":"t9"})") ==
+          R"(task.list {"to":"pm","state":"done","after":"t9"})");
+    CHECK(request("task_update", R"({"id":"t1","state":"doing","note":"n"})") ==
+          R"(task.update {"id":"t1","state":"doing","note":"n"})");
+    CHECK(request("decision_request", R"({"question":"q","context":"c","options":["a","b"]})") ==
+          R"(decision.request {"question":"q","context":"c","options":["a","b"]})");
+
+    CHECK(request("task_create", "{}").find("task_create: /title: is missing") !=
+          std::string::npos);
+    CHECK(request("task_create", R"({"title":"t","to":"coder"})").find("/to") != std::string::npos);
+    CHECK(request("task_update", R"({"id":"t1","state":"finished"})") ==
+          "bad-request: task_update: /state: expected open, doing, done or dropped");
+    CHECK(request("task_update", R"({"id":"t1"})") ==
+          "bad-request: task_update: /state: expected a new state (open, doing, done or dropped), "
+          "or a note");
+    CHECK(request("task_list", R"({"state":3})").find("/state: expected a string") !=
+          std::string::npos);
+    CHECK(request("decision_request", R"({"question":"q","options":"a"})").find("/options") !=
+          std::string::npos);
+    CHECK(request("decision_request",
+                  R"({"question":")" + std::string(limits::kQuestionBytesMax + 1, 'x') + "\"}") ==
+          "bad-request: decision_request: /question: expected at most 4096 bytes");
+}
+
 TEST_CASE("a tool call that can't be carried out says which argument is wrong") {
     const std::vector<std::string> granted = {"launch", "message_send"};
     const auto error = [&](const std::string& args) {

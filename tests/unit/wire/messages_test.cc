@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include "wire/limits.h"
 #include "wire/lines.h"
+#include "wire/task_messages.h"
 
 using namespace mosaic;
 using namespace mosaic::wire;
@@ -40,8 +42,8 @@ TEST_CASE("every message survives encode and decode") {
                             {"script"}});
     round_trip(AuthorizeLaunchArgs{true, {}, "", {"coder", ""}});
     round_trip(AuthorizeLaunchArgs{false, {"pm", "t1"}, "r0123456789ab", {"coder", "t"}});
-    round_trip(BindLaunchArgs{
-        {"coder", ""}, "r0123456789ab", "script", "p", "m", "pm", "/x", kProcess});
+    round_trip(
+        BindLaunchArgs{{"coder", ""}, "r0123456789ab", "script", "p", "m", "pm", "/x", kProcess});
     round_trip(EndLaunchArgs{{"coder", ""},
                              "r0123456789ab",
                              EndReason::killed,
@@ -55,8 +57,8 @@ TEST_CASE("every message survives encode and decode") {
     round_trip(EndLaunchResult{EndReason::host_lost, std::nullopt, "", "", true});
     round_trip(RefuseArgs{{"coder", ""}, "capacity-full", "2 of 2", "pm"});
     round_trip(BoundArgs{{"r0123456789ab"}});
-    round_trip(BoundResult{{{{"pm", ""}, "r0123456789ab", "script", kProcess, true}},
-                           {"r0123456789ab"}});
+    round_trip(
+        BoundResult{{{{"pm", ""}, "r0123456789ab", "script", kProcess, true}}, {"r0123456789ab"}});
     round_trip(RunArgs{"r0123456789ab"});
     round_trip(HumanLaunchArgs{{"pm", ""}});
     round_trip(StopArgs{"coder", "t", 500});
@@ -69,7 +71,48 @@ TEST_CASE("every message survives encode and decode") {
     round_trip(MessageAckArgs{"m1"});
     round_trip(ClaimArgs{"r0123456789ab"});
     round_trip(EventsArgs{5, true});
-    round_trip(DecideArgs{"d7", true});
+    round_trip(DecideArgs{"d7", true, ""});
+    round_trip(DecideArgs{"d7", false, "not today"});
+}
+
+TEST_CASE("every message of tasks and questions survives encode and decode") {
+    round_trip(TaskCreateArgs{"title", "", ""});
+    round_trip(TaskCreateArgs{"title", "body", "coder"});
+    round_trip(TaskListArgs{"", std::nullopt, ""});
+    round_trip(TaskListArgs{"coder", TaskState::dropped, "t5"});
+    round_trip(TaskUpdateArgs{"t1", TaskState::done, ""});
+    round_trip(TaskUpdateArgs{"t1", std::nullopt, "half of it"});
+    const Task task{
+        "t1", "coder", TaskState::doing, "title", "b", "n", "pm", "AT", "coder", "THEN"};
+    round_trip(task);
+    round_trip(TaskListResult{{task, task}, "t1"});
+    round_trip(TaskListResult{{}, ""});
+    round_trip(DecisionRequestArgs{"which?", "", {}});
+    round_trip(DecisionRequestArgs{"which?", "because", {"this", "that"}});
+}
+
+TEST_CASE("texts of tasks and questions are bounded and states are known") {
+    const auto task = [](const char* text) {
+        const auto made = TaskCreateArgs::from(*json::parse(text));
+        return made ? std::string() : made.error().text;
+    };
+    CHECK(task(R"({"title":""})") == "args: /title: expected a text that isn't empty");
+    CHECK(task(R"({"body":"b"})").starts_with("args: /title: is missing"));
+    CHECK(task(R"({"title":"x","to":"A B"})").starts_with("args: /to: "));
+    CHECK(task((R"({"title":")" + std::string(limits::kTitleBytesMax + 1, 'x') + "\"}").c_str()) ==
+          "args: /title: expected at most 512 bytes");
+    const auto update = [](const char* text) {
+        const auto made = TaskUpdateArgs::from(*json::parse(text));
+        return made ? std::string() : made.error().text;
+    };
+    CHECK(update(R"({"id":"t1"})") == "args: /state: expected a new state, or a note");
+    CHECK(update(R"({"id":"t1","state":"Done"})") ==
+          "args: /state: expected open, doing, done or dropped");
+    CHECK(update(R"({"id":"t1","state":null})").starts_with("args: /state: expected a string"));
+    json::Array many(limits::kOptionsMax + 1, json::Value("x"));
+    CHECK_FALSE(DecisionRequestArgs::from(json::Object{{"question", "q"}, {"options", many}}));
+    CHECK_FALSE(
+        DecisionRequestArgs::from(json::Object{{"question", "q"}, {"options", json::Array{""}}}));
 }
 
 TEST_CASE("frames") {

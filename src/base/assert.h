@@ -11,6 +11,6 @@ namespace mosaic {
 
 }  // namespace mosaic
 
-#define MOSAIC_ASSERT(condition) \
+#define MOSAIC_ASSERT(condition)                         \
     (static_cast<bool>(condition) ? static_cast<void>(0) \
                                   : ::mosaic::assertion_failed(#condition, __FILE__, __LINE__))

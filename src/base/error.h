@@ -47,21 +47,21 @@ void ignore(T&& /*result*/, const char* /*why*/) {}
 }  // namespace mosaic
 
 // Returns the error of `expression` from the enclosing function, or goes on.
-#define MOSAIC_TRY(expression) \
-    do { \
-        auto mosaic_try_result = (expression); \
-        if (!mosaic_try_result) { \
+#define MOSAIC_TRY(expression)                                                              \
+    do {                                                                                    \
+        auto mosaic_try_result = (expression);                                              \
+        if (!mosaic_try_result) {                                                           \
             return ::tl::unexpected<::mosaic::Error>(std::move(mosaic_try_result.error())); \
-        } \
+        }                                                                                   \
     } while (false)
 
 // The same, and assigns the value: MOSAIC_TRY_ASSIGN(auto fd, open_it()).
 #define MOSAIC_TRY_JOIN2(a, b) a##b
 #define MOSAIC_TRY_JOIN(a, b) MOSAIC_TRY_JOIN2(a, b)
-#define MOSAIC_TRY_ASSIGN(target, expression) \
-    auto MOSAIC_TRY_JOIN(mosaic_try_, __LINE__) = (expression); \
-    if (!MOSAIC_TRY_JOIN(mosaic_try_, __LINE__)) { \
-        return ::tl::unexpected<::mosaic::Error>( \
+#define MOSAIC_TRY_ASSIGN(target, expression)                           \
+    auto MOSAIC_TRY_JOIN(mosaic_try_, __LINE__) = (expression);         \
+    if (!MOSAIC_TRY_JOIN(mosaic_try_, __LINE__)) {                      \
+        return ::tl::unexpected<::mosaic::Error>(                       \
             std::move(MOSAIC_TRY_JOIN(mosaic_try_, __LINE__).error())); \
-    } \
+    }                                                                   \
     target = std::move(*MOSAIC_TRY_JOIN(mosaic_try_, __LINE__)) /* NOLINT: may be a declaration */

@@ -24,8 +24,7 @@ bool is_id(std::string_view text) {
 }
 
 bool is_run_id(std::string_view text) {
-    return text.size() == 13 && text[0] == 'r' &&
-           std::all_of(text.begin() + 1, text.end(), is_hex);
+    return text.size() == 13 && text[0] == 'r' && std::all_of(text.begin() + 1, text.end(), is_hex);
 }
 
 std::string run_id_from(const unsigned char (&random)[6]) {

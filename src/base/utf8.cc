@@ -58,8 +58,8 @@ Decoded decode_one(std::string_view text) {
 }
 
 bool is_unsafe_on_terminal(uint32_t point) {
-    const bool control = (point < 0x20 && point != '\n' && point != '\t') ||
-                         (point >= 0x7F && point <= 0x9F);
+    const bool control =
+        (point < 0x20 && point != '\n' && point != '\t') || (point >= 0x7F && point <= 0x9F);
     const bool bidi = point == 0x200E || point == 0x200F || (point >= 0x202A && point <= 0x202E) ||
                       (point >= 0x2066 && point <= 0x2069);
     return control || bidi;

@@ -288,7 +288,7 @@ std::vector<ModelLimit> read_models(Reader& launch) {
         ModelLimit limit;
         limit.provider = read_name(m, "provider");
         limit.model = read_name(m, "model");
-        limit.max = m.integer("max", 1, static_cast<int64_t>(limits::kRunsMax));
+        limit.max = m.integer("max", 0, static_cast<int64_t>(limits::kRunsMax));
         launch.absorb(m.done());
         const bool twice = std::any_of(out.begin(), out.end(), [&](const ModelLimit& other) {
             return other.provider == limit.provider && other.model == limit.model;

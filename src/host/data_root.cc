@@ -28,6 +28,24 @@ Result<void> make_parents(const std::string& path) {
     return {};
 }
 
+// Where `path` leads, whether it exists or not: the real path of what exists, then the rest.
+Result<std::string> place_of(const std::string& path) {
+    std::string exists = path;
+    std::string rest;
+    while (true) {
+        auto real = process::real_path(exists.empty() ? "/" : exists);
+        if (real) {
+            return *real == "/" ? (rest.empty() ? "/" : rest) : *real + rest;
+        }
+        const size_t slash = exists.rfind('/');
+        if (real.error().sys != ENOENT || slash == std::string::npos) {
+            return tl::unexpected<Error>(std::move(real.error()));
+        }
+        rest = exists.substr(slash) + rest;
+        exists.resize(slash);
+    }
+}
+
 Result<void> check_place(const std::string& real) {
     if (real == "/tmp" || real.starts_with("/tmp/")) {
         return fail(Code::unsafe,
@@ -91,10 +109,11 @@ Result<UniqueFd> take_lock(const DataRoot& root) {
 }  // namespace
 
 Result<DataRoot> open_data_root(const std::string& path, const std::string& business) {
-    MOSAIC_TRY(make_parents(path + "/"));
+    MOSAIC_TRY_ASSIGN(const std::string place, place_of(path));
+    MOSAIC_TRY(check_place(place));
+    MOSAIC_TRY(make_parents(place + "/"));
     DataRoot root;
-    MOSAIC_TRY_ASSIGN(root.path, process::real_path(path));
-    MOSAIC_TRY(check_place(root.path));
+    root.path = place;
     const size_t slash = root.path.rfind('/');
     MOSAIC_TRY_ASSIGN(const UniqueFd parent,
                       process::open_directory(slash == 0 ? "/" : root.path.substr(0, slash)));
@@ -109,6 +128,27 @@ Result<DataRoot> open_data_root(const std::string& path, const std::string& busi
     MOSAIC_TRY_ASSIGN(root.runs, below(root.launches.get(), business));
     MOSAIC_TRY_ASSIGN(root.stage, below(root.bus_host.get(), registry::kStage));
     return root;
+}
+
+Result<void> check_runs_directory(const DataRoot& root, const std::string& business) {
+    const std::string path = registry::runs_dir(root.path, business);
+    MOSAIC_TRY_ASSIGN(
+        const UniqueFd launches,
+        process::open_private_directory(root.root.get(), std::string(registry::kLaunches)));
+    MOSAIC_TRY_ASSIGN(const UniqueFd runs,
+                      process::open_private_directory(launches.get(), business));
+
+    struct stat now {};
+
+    struct stat opened {};
+
+    if (::fstat(runs.get(), &now) != 0 || ::fstat(root.runs.get(), &opened) != 0) {
+        return fail_sys(errno, path);
+    }
+    if (now.st_dev != opened.st_dev || now.st_ino != opened.st_ino) {
+        return fail(Code::unsafe, path + " isn't the directory that it was at the start");
+    }
+    return {};
 }
 
 Result<UniqueFd> listen_on(const DataRoot& root, const std::string& name) {

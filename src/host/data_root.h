@@ -23,6 +23,10 @@ struct DataRoot {
 // or not private, socket paths past 107 bytes, and a root that another host serves, naming its pid.
 [[nodiscard]] Result<DataRoot> open_data_root(const std::string& path, const std::string& business);
 
+// Whether launches/<business> is still the directory that was opened, by a walk from the root
+// without following links, each step ours and private. Code::unsafe says what isn't.
+[[nodiscard]] Result<void> check_runs_directory(const DataRoot& root, const std::string& business);
+
 // A listening socket `name` in bus-host, mode 0600. A file that an earlier host left there goes
 // first: who holds the lock owns the names.
 [[nodiscard]] Result<UniqueFd> listen_on(const DataRoot& root, const std::string& name);

@@ -110,7 +110,7 @@ class Host {
     std::unique_ptr<Probe> probe_;
     std::unique_ptr<Recovery> recovery_;
     std::unique_ptr<Runs> runs_;
-    std::deque<Ask> waiting_;  // for the end of recovery, or for the probe
+    std::deque<Ask> waiting_;       // for the end of recovery, or for the probe
     std::set<std::string> warned_;  // environment warnings that were said
 };
 

@@ -144,9 +144,9 @@ void Host::serve_when_recovered() {
     state_ = State::serving;
     accept_more();
     log_line("serving " + settings_.business.id + " at " + root_.path);
-    notify_service_manager("READY=1");
     consider_waiting(false);
     if (!options_.launch_pm) {
+        notify_service_manager("READY=1");
         return;
     }
     Ask ask;
@@ -267,7 +267,10 @@ void Host::take_answers() {
                           answer->caller.request_id, to_string(answer->refusal), answer->reason));
             continue;
         }
-        if (!answer->result && state_ == State::serving) {
+        if (answer->result) {
+            // With --pm the service is ready when its PM is: a refused one ends it.
+            notify_service_manager("READY=1");
+        } else if (state_ == State::serving) {
             log_line("PM launch refused: " + std::string(to_string(answer->refusal)) + " (" +
                      answer->reason + ")");
             exit_code_ = exit_code::kRefused;

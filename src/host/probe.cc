@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
+
 #include "harness/module.h"
 #include "host/log.h"
 #include "sandbox/status.h"
@@ -20,7 +22,9 @@ Probe::Answer Probe::ask(bool again) {
     const std::string& bwrap = settings_.system.sandbox.bwrap;
     const auto identity = sandbox::identity_of(bwrap);
     if (!identity) {
-        unavailable_ = sandbox::explain_exec(bwrap, identity.error().sys);
+        unavailable_ = identity.error().code == Code::missing
+                           ? sandbox::explain_exec(bwrap, ENOENT)
+                           : sandbox::Unavailable{bwrap + " failed: " + identity.error().text, ""};
         known_good_.reset();
         return Answer::broken;
     }

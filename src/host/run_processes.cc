@@ -53,6 +53,14 @@ Result<Pipe> make_pipe() {
 
 void Runs::prepare(uint32_t index) {
     RunSlot& s = slot(index);
+    // Where the files go must still be where their paths lead, or a session would be given another
+    // tree than the one that was written.
+    if (const auto same = check_runs_directory(parts_.root, parts_.business); !same) {
+        s.failure = same.error().text;
+        parts_.loop.post(ref_of(index),
+                         Event{EventKind::prepare_failed, Refusal::storage_unavailable});
+        return;
+    }
     s.files.start(*parts_.loop.ring, s.files_op, parts_.root.runs.get(), std::move(s.plan.files));
 }
 

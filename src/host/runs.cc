@@ -420,7 +420,9 @@ void Runs::recycle() {
         }
         wipe(s->capability_line);
         auto fresh = std::make_unique<RunSlot>();
+        // Timers of this life may still fire: neither number may come again.
         fresh->generation = s->generation + 1;
+        fresh->deadline_generation = s->deadline_generation + 1;
         s = std::move(fresh);
     }
 }

@@ -31,11 +31,15 @@ Result<Programs> find_programs() {
 }
 
 Result<void> stage_modules(Settings& settings, const DataRoot& root) {
-    MOSAIC_TRY_ASSIGN(settings.stages[""], stage_tree(root, settings.programs.runner, {}));
     for (const auto& [name, module] : settings.modules.modules) {
         MOSAIC_TRY_ASSIGN(settings.stages[name],
                           stage_tree(root, settings.programs.runner, harness::stage_plan(module)));
     }
+    if (!settings.stages.empty()) {
+        settings.stages[""] = settings.stages.begin()->second;
+        return {};
+    }
+    MOSAIC_TRY_ASSIGN(settings.stages[""], stage_tree(root, settings.programs.runner, {}));
     return {};
 }
 

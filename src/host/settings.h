@@ -28,7 +28,7 @@ struct Settings {
     harness::ModuleSet modules;
     sandbox::Layout layout;
     Programs programs;
-    // The staged tree of each module; "" is the tree without a module's files, for the probe.
+    // The staged tree of each module; "" is any of them, or one without a module, for the probe.
     std::map<std::string, std::string> stages;
 };
 

@@ -259,8 +259,8 @@ TEST_CASE("bad business documents are refused with file, pointer and expectation
          "/launch/models/0/provider: expected 1 to 256 bytes without control characters, found "
          "\"\""},
         {with_rest(
-             R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p","model":"m","max":0}]})"),
-         "/launch/models/0/max: expected an integer from 1 to 2048, found 0"},
+             R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p","model":"m","max":-1}]})"),
+         "/launch/models/0/max: expected an integer from 0 to 2048, found -1"},
         {with_rest(
              R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p","model":"m"}]})"),
          "/launch/models/0/max: is missing; expected an integer"},

@@ -48,6 +48,13 @@ Result<void> check_text(std::string_view path) {
     if (control) {
         return fail(Code::invalid, "holds a control character");
     }
+    // Patterns are paths, too; "{a,..}/x" is read as "../x" by those who take patterns.
+    const auto has = [&](std::string_view part) {
+        return path.find(part) != std::string_view::npos;
+    };
+    if (has("{") && (has("..") || has("{/") || has(",/") || has("{~") || has(",~"))) {
+        return fail(Code::invalid, "holds alternatives that may lead out of the workspace");
+    }
     for (const std::string_view one : kReplaced) {
         if (path.find(one) != std::string_view::npos) {
             return fail(Code::invalid, "holds a character that programs take for another one");

@@ -213,6 +213,18 @@ constexpr Row kRows[] = {
     {"a\u00a0b", false, false},
     {"\ufeff/etc/passwd", false, false},
     {"\u212aelvin", false, false},
+    // patterns
+    {"**/*.ts", true, true},
+    {"src/{a,b}/*.{ts,js}", true, true},
+    {"@/work/**", true, true},
+    {"app/(..)photo/[id]", true, true},
+    {"/etc/*", false, false},
+    {"../*", false, false},
+    {"{..,x}/*", false, false},
+    {"x/{y,../../..}/*", false, false},
+    {"{/etc,x}/*", false, false},
+    {"{x,/etc}/*", false, false},
+    {"{x,~}/*", false, false},
     // names that aren't ASCII
     {"caf\u00e9/file", true, true},
     {"caf\u00e9/new", true, true},

@@ -59,7 +59,7 @@ enum class BusError {
     decision_required,
     // What the broker passes on of the host's answers to the human's launch and stop.
     host_unavailable,
-    refused,  // a bindLaunch that contradicts what is recorded
+    refused,              // a bindLaunch that contradicts what is recorded
     storage_unavailable,  // the store could not make it durable; nothing of the request is recorded
 };
 

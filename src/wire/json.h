@@ -15,10 +15,10 @@
 // rules, and a test feeds both the same corpus and demands the same verdict.
 //
 // The rules (RFC 8259 with what it leaves open decided): the whole text is one value and nothing
-// follows it but white space; UTF-8 without a byte-order mark; a key twice in one object is an error
-// (parsers disagree on which one counts, so accepting it would let two readers see two documents);
-// at most `depth_max` arrays and objects inside one another; a number without fraction and exponent
-// must fit int64.
+// follows it but white space; UTF-8 without a byte-order mark; a key twice in one object is an
+// error (parsers disagree on which one counts, so accepting it would let two readers see two
+// documents); at most `depth_max` arrays and objects inside one another; a number without fraction
+// and exponent must fit int64.
 
 namespace mosaic::json {
 
@@ -30,30 +30,50 @@ using Object = std::vector<Member>;  // in the order of the text
 class Value {
   public:
     Value() = default;  // null
-    Value(std::nullptr_t) {}                                    // NOLINT(google-explicit-constructor)
-    Value(bool b) : data_(b) {}                                 // NOLINT(google-explicit-constructor)
-    Value(int i) : data_(int64_t{i}) {}                         // NOLINT(google-explicit-constructor)
-    Value(int64_t i) : data_(i) {}                              // NOLINT(google-explicit-constructor)
-    Value(uint32_t i) : data_(int64_t{i}) {}                    // NOLINT(google-explicit-constructor)
-    Value(double d) : data_(d) {}                               // NOLINT(google-explicit-constructor)
-    Value(std::string s) : data_(std::move(s)) {}               // NOLINT(google-explicit-constructor)
-    Value(std::string_view s) : data_(std::string(s)) {}        // NOLINT(google-explicit-constructor)
-    Value(const char* s) : data_(std::string(s)) {}             // NOLINT(google-explicit-constructor)
-    Value(Array a) : data_(std::move(a)) {}                     // NOLINT(google-explicit-constructor)
-    Value(Object o) : data_(std::move(o)) {}                    // NOLINT(google-explicit-constructor)
+
+    Value(std::nullptr_t) {}  // NOLINT(google-explicit-constructor)
+
+    Value(bool b) : data_(b) {}  // NOLINT(google-explicit-constructor)
+
+    Value(int i) : data_(int64_t{i}) {}  // NOLINT(google-explicit-constructor)
+
+    Value(int64_t i) : data_(i) {}  // NOLINT(google-explicit-constructor)
+
+    Value(uint32_t i) : data_(int64_t{i}) {}  // NOLINT(google-explicit-constructor)
+
+    Value(double d) : data_(d) {}  // NOLINT(google-explicit-constructor)
+
+    Value(std::string s) : data_(std::move(s)) {}  // NOLINT(google-explicit-constructor)
+
+    Value(std::string_view s) : data_(std::string(s)) {}  // NOLINT(google-explicit-constructor)
+
+    Value(const char* s) : data_(std::string(s)) {}  // NOLINT(google-explicit-constructor)
+
+    Value(Array a) : data_(std::move(a)) {}  // NOLINT(google-explicit-constructor)
+
+    Value(Object o) : data_(std::move(o)) {}  // NOLINT(google-explicit-constructor)
 
     bool operator==(const Value&) const = default;
 
     [[nodiscard]] bool is_null() const { return std::holds_alternative<std::monostate>(data_); }
+
     // Each returns null when the value is of another kind.
     [[nodiscard]] const bool* boolean() const { return std::get_if<bool>(&data_); }
+
     [[nodiscard]] const int64_t* integer() const { return std::get_if<int64_t>(&data_); }
+
     [[nodiscard]] const double* number() const { return std::get_if<double>(&data_); }
+
     [[nodiscard]] const std::string* string() const { return std::get_if<std::string>(&data_); }
+
     [[nodiscard]] std::string* string() { return std::get_if<std::string>(&data_); }
+
     [[nodiscard]] const Array* array() const { return std::get_if<Array>(&data_); }
+
     [[nodiscard]] Array* array() { return std::get_if<Array>(&data_); }
+
     [[nodiscard]] const Object* object() const { return std::get_if<Object>(&data_); }
+
     [[nodiscard]] Object* object() { return std::get_if<Object>(&data_); }
 
     // The member of an object, or null when this isn't an object or has no such key.
@@ -133,7 +153,9 @@ class Reader {
 
     // The pointer of a member, for a Reader of its own.
     [[nodiscard]] std::string pointer_of(std::string_view key) const;
+
     [[nodiscard]] const std::string& where() const { return where_; }
+
     [[nodiscard]] const std::string& pointer() const { return pointer_; }
 
     // Takes over the first problem of a nested Reader's done().

@@ -2,9 +2,8 @@
 // No exception is thrown: SAX reports errors by a callback.
 
 #define JSON_NOEXCEPTION
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
 #include "wire/json.h"

@@ -63,7 +63,8 @@ struct SessionFile {
     bool operator==(const SessionFile&) const = default;
     [[nodiscard]] json::Value to_value() const;
     // `where` is the file's name for errors.
-    [[nodiscard]] static Result<SessionFile> from(const json::Value& value, const std::string& where);
+    [[nodiscard]] static Result<SessionFile> from(const json::Value& value,
+                                                  const std::string& where);
 };
 
 }  // namespace mosaic::wire

@@ -646,7 +646,8 @@ Result<DecideArgs> DecideArgs::from(const Value& value) {
     out.allow = r.boolean("allow");
     out.note = r.string_or("note", "");
     if (out.note.size() > limits::kTaskTextBytesMax) {
-        r.problem("note", "expected at most " + std::to_string(limits::kTaskTextBytesMax) + " bytes");
+        r.problem("note",
+                  "expected at most " + std::to_string(limits::kTaskTextBytesMax) + " bytes");
     }
     return finish(r, std::move(out));
 }

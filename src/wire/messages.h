@@ -307,7 +307,7 @@ struct StateFacts {
     std::string read_at;  // ISO 8601
     bool launches_allowed = true;
     std::string launches_switched_at;  // empty: never switched
-    int64_t open_tasks = 0;  // of the reader's role, open or doing
+    int64_t open_tasks = 0;            // of the reader's role, open or doing
 
     bool operator==(const StateFacts&) const = default;
     [[nodiscard]] json::Value to_value() const;
@@ -342,8 +342,8 @@ struct ClaimArgs {
     [[nodiscard]] static Result<ClaimArgs> from(const json::Value& value);
 };
 
-// decide: the human's answer to a decision. Reply {"id","allowed"}. `note` goes along with the answer
-// to a decision that a session asked for by decision.request.
+// decide: the human's answer to a decision. Reply {"id","allowed"}. `note` goes along with the
+// answer to a decision that a session asked for by decision.request.
 struct DecideArgs {
     std::string id;
     bool allow = false;

@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <pwd.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -145,6 +146,11 @@ Result<void> become_owner(const std::string& data_root) {
     }
     if (::setuid(owner.st_uid) != 0) {
         return fail_sys(errno, "setuid " + std::to_string(owner.st_uid));
+    }
+    // Changed ids leave our /proc entries to root (proc(5)); the broker must read them to tell a
+    // human from a session. An exec would do the same.
+    if (::prctl(PR_SET_DUMPABLE, 1) != 0) {
+        return fail_sys(errno, "prctl");
     }
     return {};
 }

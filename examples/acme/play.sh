@@ -70,7 +70,14 @@ fail() {
 
 # Prints a command as a person would type it, and runs it.
 run() {
-    printf '   $ %s\n' "$*"
+    local word line=
+    for word in "$@"; do
+        case $word in
+            *' '*) line+=" \"$word\"" ;;
+            *) line+=" $word" ;;
+        esac
+    done
+    printf '   $%s\n' "$line"
     "$@" 2>&1 | sed 's/^/   /'
     return "${PIPESTATUS[0]}"
 }
@@ -147,7 +154,7 @@ probe="probe /etc/hostname $data/launches/acme/$pm_run $data/launches/acme/$pm_r
 $scratch/workspaces/pm/turn.sh $scratch/home/.config/mosaic-demo-secret $scratch/config/system.json \
 $data/bus-host/broker.sqlite $data/bus-host/sessions.json $data/bus-host/admin.sock"
 run mosaic send coder "$probe" --wait 20 >"$scratch/probe" || fail "the coder did not answer"
-sed 's/probe .*--wait/"probe ..." --wait/' "$scratch/probe"
+sed 's/"probe .*" --wait/"probe ..." --wait/' "$scratch/probe"
 [ "$(grep -c -E '^ *(jordan: |coder: |)yes ' "$scratch/probe")" -eq 1 ] && grep -q 'yes /etc/hostname' "$scratch/probe" ||
     fail "the coder could read something that it must not"
 [ "$(grep -c -E '(^| )no /' "$scratch/probe")" -eq 8 ] || fail "eight paths should be out of reach"

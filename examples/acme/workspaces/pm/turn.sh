@@ -13,23 +13,22 @@ case $request in
         ;;
 esac
 
-# JSON in one line on standard output, also for a refusal.
+# A tool's result is JSON on standard output; a refusal's code is on standard error.
 tool() {
-    /run/mosaic/mosaic-runner tool "$1" "$2" || true
+    /run/mosaic/mosaic-runner tool "$1" "$2" 2>&1
 }
 
 hand_over() {
     seat=$1
-    launched=$(tool launch "{\"instance\":\"$seat\"}")
-    case $launched in
-        *'"ok":true'*) how="launched for this" ;;
-        *instance-running*) how="already there" ;;
-        *)
-            echo "$seat: could not be launched: $launched"
-            return 1
-            ;;
-    esac
-    answer=$(tool message_send "{\"to\":\"$seat\",\"body\":\"$request\",\"wait\":20}")
+    if launched=$(tool launch "{\"instance\":\"$seat\"}"); then
+        how="launched for this"
+    elif [ "$launched" = instance-running ]; then
+        how="already there"
+    else
+        echo "$seat: could not be launched: $launched"
+        return 1
+    fi
+    answer=$(tool message_send "{\"to\":\"$seat\",\"body\":\"$request\",\"wait\":20}") || true
     # The text of "body", with \n, \t and \" decoded: all that a survey's table holds.
     body=$(printf '%s' "$answer" | sed -n 's/.*"body":"\(\([^"\\]\|\\.\)*\)".*/\1/p')
     if [ -z "$body" ]; then

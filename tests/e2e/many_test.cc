@@ -1,0 +1,90 @@
+// Goal: nothing adds up. Method: many launches and ends on one host, then count what is left.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "e2e/harness.h"
+
+using namespace mosaic;
+using namespace mosaic::e2e;
+
+namespace {
+
+size_t descriptors_of(pid_t pid) {
+    return names_in("/proc/" + std::to_string(pid) + "/fd").size();
+}
+
+size_t children_of(pid_t parent) {
+    size_t count = 0;
+    for (const std::string& name : names_in("/proc")) {
+        if (name.find_first_not_of("0123456789") == std::string::npos &&
+            contains(read_text("/proc/" + name + "/status"),
+                     "PPid:\t" + std::to_string(parent) + "\n")) {
+            ++count;
+        }
+    }
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("three hundred launches and ends leave no process or descriptor or zombie") {
+    World world;
+    world.start();
+    LineStream admin = world.admin();
+    const auto launch_and_end = [&](const std::string& seat, bool kill) {
+        const json::Value reply = admin.request("launch", object({{"instance", seat}}));
+        REQUIRE_MESSAGE(*reply.find("ok") == json::Value(true), json::dump(reply));
+        const std::string run = text(*reply.find("result"), "run");
+        if (kill) {
+            ::kill(runner_pid(*world.session(run)), SIGKILL);
+        } else {
+            const json::Value stopped = admin.request("stop", object({{"target", run}}));
+            REQUIRE_MESSAGE(*stopped.find("ok") == json::Value(true), json::dump(stopped));
+        }
+        // The entry's removal is the last step before the seat is free.
+        REQUIRE(
+            wait_for_change({world.bus_host()}, [&] { return !world.session(run).has_value(); }));
+    };
+    launch_and_end("coder", false);
+    launch_and_end("reviewer", true);
+    REQUIRE(world.wait_sessions(0));
+    const size_t host_descriptors = descriptors_of(world.host().pid());
+    const size_t host_children = children_of(world.host().pid());
+    const pid_t broker = world.broker_pid();
+    const size_t broker_descriptors = descriptors_of(broker);
+    CHECK(host_children == 1);
+    const std::vector<std::string> seats = {"coder", "reviewer", "tester"};
+    for (int i = 0; i < 300; ++i) {
+        CAPTURE(i);
+        launch_and_end(seats[static_cast<size_t>(i) % seats.size()], i % 5 == 0);
+    }
+    REQUIRE(world.wait_sessions(0));
+    // An fsync or a removal may be under way for a moment longer: a bound, not an equality.
+    CHECK(descriptors_of(world.host().pid()) <= host_descriptors + 4);
+    CHECK(descriptors_of(broker) <= broker_descriptors + 4);
+    CHECK(children_of(world.host().pid()) == host_children);
+    CHECK(world.log("launch").size() == 302);
+    CHECK(world.log("end").size() == 302);
+    // Host and broker only.
+    CHECK(world.processes().size() == 2);
+}
+
+TEST_CASE("refused requests leave nothing on disk and no descriptor") {
+    World world;
+    world.start();
+    LineStream admin = world.admin();
+    admin.request("launch", object({{"instance", "nobody"}}));
+    const size_t before = descriptors_of(world.host().pid());
+    for (int i = 0; i < 300; ++i) {
+        const json::Value reply = admin.request("launch", object({{"instance", "nobody"}}));
+        CHECK(text(reply, "error") == "instance-not-listed");
+    }
+    CHECK(descriptors_of(world.host().pid()) <= before + 2);
+    CHECK(names_in(world.data + "/launches/acme").empty());
+    CHECK(world.log("refused").size() == 301);
+}

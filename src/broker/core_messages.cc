@@ -95,6 +95,7 @@ Result<std::optional<Outcome>> Core::check_send(const wire::Request& request,
                                        " bytes; at most " +
                                        std::to_string(limits::kMessageBodyBytesMax)));
     }
+    bool answers_its_asker = false;
     if (!args.in_reply_to.empty()) {
         MOSAIC_TRY_ASSIGN(const auto answered,
                           store_.find_message(parse_number('m', args.in_reply_to)));
@@ -104,11 +105,16 @@ Result<std::optional<Outcome>> Core::check_send(const wire::Request& request,
                 BusError::not_found,
                 describe(sender.seat) + " received no message " + clip(args.in_reply_to, 64)));
         }
+        answers_its_asker =
+            args.message_class == wire::MessageClass::reply && answered->from == args.to;
     }
     if (sender.run.empty()) {
         return std::optional<Outcome>();  // the human may, always
     }
-    const Permission permission = permission_of(config_, sender.seat.instance, "message.send");
+    // Who was asked may answer who asked, whatever its authority to speak up by itself.
+    const Permission permission =
+        answers_its_asker ? Permission::free
+                          : permission_of(config_, sender.seat.instance, "message.send");
     if (permission == Permission::absent) {
         return std::optional(
             error(request.id,
@@ -149,6 +155,11 @@ Result<Outcome> Core::send(const wire::Request& request, const Sender& sender, i
     message.body = args->body;
     message.in_reply_to = parse_number('m', args->in_reply_to);
     message.at = now;
+    // A runner whose broker died before its answer came sends the same reply again.
+    MOSAIC_TRY_ASSIGN(const auto before, store_.same_reply(message));
+    if (before) {
+        return answer(request.id, json::Object{{"id", message_id(*before)}});
+    }
     MOSAIC_TRY_ASSIGN(const int64_t number, store_.add_message(message));
     json::Value event;
     event.set("id", message_id(number));

@@ -346,6 +346,24 @@ Result<int64_t> Store::add_message(const StoredMessage& message) {
     return db_.last_insert();
 }
 
+Result<std::optional<int64_t>> Store::same_reply(const StoredMessage& message) {
+    std::optional<int64_t> found;
+    if (message.in_reply_to == 0 || message.from_run.empty()) {
+        return found;
+    }
+    MOSAIC_TRY(db_.each(
+        "SELECT n FROM messages WHERE in_reply_to=? AND in_reply_to<>0 AND from_run=? AND class=?"
+        " AND to_instance=? AND to_thread=? AND body=? ORDER BY n LIMIT 1",
+        [&](const Row& row) { found = row.integer(0); },
+        message.in_reply_to,
+        message.from_run,
+        static_cast<int64_t>(message.message_class),
+        message.to.instance,
+        message.to.thread,
+        message.body));
+    return found;
+}
+
 Result<std::optional<StoredMessage>> Store::find_message(int64_t number) {
     return message("SELECT * FROM messages WHERE n=?", number);
 }

@@ -141,6 +141,9 @@ class Store {
     // ---- messages ----
     // Returns the number.
     [[nodiscard]] Result<int64_t> add_message(const StoredMessage& message);
+    // The number of the very same reply (run, class, receiver, message it answers, body) when it
+    // was stored before.
+    [[nodiscard]] Result<std::optional<int64_t>> same_reply(const StoredMessage& message);
     [[nodiscard]] Result<std::optional<StoredMessage>> find_message(int64_t number);
     // The oldest that `to` hasn't acked.
     [[nodiscard]] Result<std::optional<StoredMessage>> front(const Seat& to);

@@ -153,6 +153,37 @@ TEST_CASE("a role without message.send is refused, the human never") {
     CHECK(bench.human("message.send", letter({"mute", ""}, "x").to_value()).reply.ok);
 }
 
+TEST_CASE("who was asked may answer its asker without authority to speak up") {
+    Bench bench;
+    auto mute = bench.claimed({"mute", ""}, kMuteRun);
+    const std::string question =
+        id_of(bench.human("message.send", letter({"mute", ""}, "how?").to_value()));
+    auto args = letter({"jordan", ""}, "so");
+    args.message_class = wire::MessageClass::reply;
+    args.in_reply_to = question;
+    CHECK(bench.ask(mute, "message.send", args.to_value()).reply.ok);
+    args.to = {"pm", ""};
+    CHECK(bench.ask(mute, "message.send", args.to_value()).reply.error == "not-authorized");
+    args.to = {"jordan", ""};
+    args.message_class = wire::MessageClass::request;
+    CHECK(bench.ask(mute, "message.send", args.to_value()).reply.error == "not-authorized");
+}
+
+TEST_CASE("the same reply of the same run counts once, another one counts") {
+    Bench bench;
+    auto coder = bench.claimed({"coder", ""}, kCoderRun);
+    const std::string question =
+        id_of(bench.human("message.send", letter({"coder", ""}, "how?").to_value()));
+    auto args = letter({"jordan", ""}, "so");
+    args.message_class = wire::MessageClass::reply;
+    args.in_reply_to = question;
+    const std::string first = id_of(bench.ask(coder, "message.send", args.to_value()));
+    CHECK(id_of(bench.ask(coder, "message.send", args.to_value())) == first);
+    args.body = "or so";
+    CHECK(id_of(bench.ask(coder, "message.send", args.to_value())) != first);
+    CHECK(bench.events("message.sent").size() == 3);
+}
+
 TEST_CASE("a reply is found by what it answers, past the order, and taking it acks it") {
     Bench bench;
     auto coder = bench.claimed({"coder", ""}, kCoderRun);

@@ -43,6 +43,9 @@ struct Program {
     std::string variable;                   // pins it to an absolute path; empty: nothing does
     std::vector<std::string> names;         // looked up in PATH, in this order
     std::vector<std::string> version_args;  // empty: it is never asked for its version
+    // No script and, when it was looked up, no link to a file of another name: version managers put
+    // such in PATH, and these need more of the host than one file.
+    bool native = false;
 
     bool operator==(const Program&) const = default;
 };

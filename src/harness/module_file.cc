@@ -172,6 +172,7 @@ Program read_program_members(Reader& p, bool with_version) {
     if (out.variable.empty() && out.names.empty()) {
         p.problem("names", "expected a name to look up, or a variable");
     }
+    out.native = p.boolean_or("native", false);
     if (with_version) {
         out.version_args = read_each(p, "versionArgs", is_text, "expected an argument");
     }

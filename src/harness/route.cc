@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "process/files.h"
 
@@ -152,8 +153,29 @@ std::optional<std::string> take_programs(const Module& module,
     return {};
 }
 
+// Why the file isn't the native program itself; empty: it is.
+std::string shim_problem(const Program& program, const std::string& real, bool pinned) {
+    const std::string advice =
+        program.variable.empty() ? "" : "; set " + program.variable + " to the program itself";
+    const std::string name = real.substr(real.rfind('/') + 1);
+    const auto& names = program.names;
+    if (!pinned && std::find(names.begin(), names.end(), name) == names.end()) {
+        return "leads to " + real + ", which chooses among versions" + advice;
+    }
+    const UniqueFd fd(::open(real.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    std::array<char, 2> head{};
+    if (fd.valid() && ::read(fd.get(), head.data(), head.size()) == 2 && head[0] == '#' &&
+        head[1] == '!') {
+        return "is a script, as version managers have them" + advice;
+    }
+    return {};
+}
+
 // A regular file, links followed, that we may execute.
-Result<FoundProgram> usable_program(const std::string& path, const std::string& called) {
+Result<FoundProgram> usable_program(const Program& program,
+                                    const std::string& path,
+                                    const std::string& called,
+                                    bool pinned) {
     Result<std::string> real = process::real_path(path);
     if (!real) {
         const int sys = real.error().sys;
@@ -171,6 +193,11 @@ Result<FoundProgram> usable_program(const std::string& path, const std::string& 
     }
     if (::faccessat(AT_FDCWD, real->c_str(), X_OK, AT_EACCESS) != 0) {
         return fail(Code::missing, called + ": " + errno_text(errno));
+    }
+    if (program.native) {
+        if (const std::string problem = shim_problem(program, *real, pinned); !problem.empty()) {
+            return fail(Code::missing, called + ": " + problem);
+        }
     }
     return FoundProgram{path, std::move(*real)};
 }
@@ -214,7 +241,7 @@ Result<FoundProgram> find_program(const Program& program, const config::Environm
         if (!pinned->second.starts_with('/')) {
             return fail(Code::missing, called + ": expected an absolute path");
         }
-        return usable_program(pinned->second, called);
+        return usable_program(program, pinned->second, called, true);
     }
     // As a shell does it, an entry that can't be run is passed over; when nothing else is found it
     // is what the error tells of.
@@ -228,7 +255,7 @@ Result<FoundProgram> find_program(const Program& program, const config::Environm
             if (::lstat(candidate.c_str(), &facts) != 0) {
                 continue;
             }
-            Result<FoundProgram> found = usable_program(candidate, candidate);
+            Result<FoundProgram> found = usable_program(program, candidate, candidate, false);
             if (found) {
                 return found;
             }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -232,4 +233,37 @@ TEST_CASE(
     CHECK(find_program(program, both).value() == mosaic::harness::FoundProgram{good, good});
     CHECK(find_program(program, {}).error().text ==
           "agent or agent-cli is in no directory of PATH");
+}
+
+TEST_CASE("a native program is not a version manager's script or link") {
+    World w;
+    const std::string bin = w.scratch.path + "/bin";
+    w.scratch.write("bin/node", "#!/bin/sh\nexec asdf exec node\n", 0755);
+    w.scratch.write("other/volta-shim", "\177ELF", 0755);
+    std::filesystem::create_symlink("volta-shim", w.scratch.path + "/other/node");
+    Program node{"node", "NODE_BIN", {"node", "nodejs"}, {}, true};
+    const auto script = find_program(node, w.env);
+    REQUIRE(!script.has_value());
+    CHECK(script.error().text == bin +
+                                     "/node: is a script, as version managers have them; set "
+                                     "NODE_BIN to the program itself");
+    w.env["PATH"] = w.scratch.path + "/other:" + bin;
+    const auto link = find_program(node, w.env);
+    REQUIRE(!link.has_value());
+    CHECK(link.error().text == w.scratch.path + "/other/node: leads to " + w.scratch.path +
+                                   "/other/volta-shim, which chooses among versions; set NODE_BIN "
+                                   "to the program itself");
+    // What can't be used is passed over.
+    w.scratch.write("real/nodejs", "\177ELF", 0755);
+    std::filesystem::create_symlink("nodejs", w.scratch.path + "/real/node");
+    w.env["PATH"] += ":" + w.scratch.path + "/real";
+    const auto real = find_program(node, w.env);
+    REQUIRE(real.has_value());
+    CHECK(real->real == w.scratch.path + "/real/nodejs");
+    // Who names a file means it, whatever it is called.
+    w.env["NODE_BIN"] = w.scratch.path + "/other/node";
+    CHECK(find_program(node, w.env).has_value());
+    node.native = false;
+    w.env.erase("NODE_BIN");
+    CHECK(find_program(node, w.env)->found == w.scratch.path + "/other/node");
 }

@@ -33,6 +33,8 @@ struct Plan {
     std::string business;
     std::string human;
     std::string workspaces;  // <home>/mosaic/<business>
+    config::Route route;
+    bool script = true;  // the roles run a command of their own, no agent
 };
 
 json::Value texts(const std::vector<std::string>& list) {
@@ -45,15 +47,18 @@ json::Value texts(const std::vector<std::string>& list) {
 
 json::Value role_value(const Plan& plan, const std::string& name, bool launches) {
     json::Value vars;
-    vars.set("harness", "script");
-    vars.set("provider", "local");
-    vars.set("model", "shell");
-    vars.set("thinking", "off");
-    vars.set("script.command", kEcho);
-    vars.set("limits.tools", texts({}));
+    vars.set("harness", plan.route.harness);
+    vars.set("provider", plan.route.provider);
+    vars.set("model", plan.route.model);
+    vars.set("thinking", plan.route.thinking);
+    if (plan.script) {
+        vars.set("script.command", kEcho);
+    }
+    vars.set("limits.tools", plan.script ? texts({}) : texts({"bash", "read", "write", "edit"}));
     vars.set("limits.typed",
              launches ? texts({"launch", "message_send"}) : texts({"message_send"}));
-    vars.set("network", "none");
+    // An agent has to reach its model.
+    vars.set("network", plan.script ? "none" : "host");
     json::Value authority;
     authority.set("withinRole",
                   launches ? texts({"message.send", "role.launch"}) : texts({"message.send"}));
@@ -75,8 +80,8 @@ json::Value business_value(const Plan& plan) {
     roles.set("pm", role_value(plan, "pm", true));
     roles.set("coder", role_value(plan, "coder", false));
     json::Value model;
-    model.set("provider", "local");
-    model.set("model", "shell");
+    model.set("provider", plan.route.provider);
+    model.set("model", plan.route.model);
     model.set("max", 4);
     json::Value launch;
     launch.set("by", "pm");
@@ -91,9 +96,9 @@ json::Value business_value(const Plan& plan) {
     return out;
 }
 
-json::Value system_value() {
+json::Value system_value(const Plan& plan) {
     json::Value plugins;
-    plugins.set("harness", texts({"script"}));
+    plugins.set("harness", plan.script ? texts({"script"}) : texts({"script", plan.route.harness}));
     json::Value out;
     out.set("plugins", plugins);
     return out;
@@ -121,6 +126,10 @@ Result<Plan> make_plan(const Context& context) {
     const std::string user = value_or(context.env, "USER", "human");
     plan.human = is_id(user) && user != "pm" && user != "coder" ? user : "human";
     plan.workspaces = home + "/mosaic/" + plan.business;
+    const Options& o = context.options;
+    plan.script = o.harness.empty();
+    plan.route = plan.script ? config::Route{"script", "local", "shell", "off"}
+                             : config::Route{o.harness, o.provider, o.model, o.thinking};
     if ((plan.workspaces + "/").starts_with(plan.config_dir + "/")) {
         return fail(Code::invalid,
                     "--config: the file needs a directory of its own; workspaces must not lie in " +
@@ -181,7 +190,7 @@ Result<void> make_workspace(Report& report, const std::string& path) {
 
 Result<Report> carry_out(const Plan& plan) {
     Report report;
-    MOSAIC_TRY(write_new(report, plan.system_file, json::dump_pretty(system_value())));
+    MOSAIC_TRY(write_new(report, plan.system_file, json::dump_pretty(system_value(plan))));
     MOSAIC_TRY(write_new(report,
                          plan.config_dir + "/businesses/" + plan.business + ".json",
                          json::dump_pretty(business_value(plan))));

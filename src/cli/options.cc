@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/ids.h"
@@ -100,6 +101,26 @@ void add_authority_commands(CLI::App& app, Raw& raw) {
         ->check(CLI::IsMember({"open", "doing", "done", "dropped"}));
 }
 
+// A route has four parts and no default for any of them.
+void add_init(CLI::App& app, Raw& raw) {
+    CLI::App& init = add(
+        app, raw, Verb::init, "init", "Write a small business to start from; overwrites nothing");
+    Options& o = raw.options;
+    const std::array<CLI::Option*, 4> route = {
+        init.add_option("--harness", o.harness, "The roles' harness (default: script)"),
+        init.add_option("--provider", o.provider, "The model's provider"),
+        init.add_option("--model", o.model, "The model, by its exact name"),
+        init.add_option(
+            "--thinking", o.thinking, "How much it thinks, one of the harness's levels")};
+    for (CLI::Option* one : route) {
+        for (CLI::Option* other : route) {
+            if (one != other) {
+                one->needs(other);
+            }
+        }
+    }
+}
+
 void add_machine_commands(CLI::App& app, Raw& raw) {
     CLI::App& sandbox = *app.add_subcommand("sandbox", "What a session's sandbox holds");
     sandbox.require_subcommand(1);
@@ -111,7 +132,7 @@ void add_machine_commands(CLI::App& app, Raw& raw) {
         .add_option("INSTANCE", raw.options.target)
         ->required();
     add(app, raw, Verb::doctor, "doctor", "Check what this machine needs, with remedies");
-    add(app, raw, Verb::init, "init", "Write a small business to start from; overwrites nothing");
+    add_init(app, raw);
     add(app, raw, Verb::version, "version", "Print the version");
 }
 
@@ -143,6 +164,10 @@ Parsed check_names(const Raw& raw) {
     if (!o.role.empty() && !is_id(o.role)) {
         return wrong(exit_code::kInvalidInput,
                      "--role: \"" + o.role + "\" is no name: a-z, 0-9 and -, at most 64");
+    }
+    if (!o.harness.empty() && !is_id(o.harness)) {
+        return wrong(exit_code::kInvalidInput,
+                     "--harness: \"" + o.harness + "\" is no name: a-z, 0-9 and -, at most 64");
     }
     if (!o.run.empty() && !is_run_id(o.run)) {
         return wrong(exit_code::kInvalidInput,

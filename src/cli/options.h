@@ -50,6 +50,10 @@ struct Options {
     std::string note;                  // decide: words that go along with the answer
     std::string role;                  // tasks: only this role's
     std::string state;                 // tasks: only those in this state; empty: unfinished ones
+    std::string harness;               // init: the route of both roles; all four or none
+    std::string provider;
+    std::string model;
+    std::string thinking;
 };
 
 // Either options, or what to say and how to exit: the help (exit 0, with its newline) or what is

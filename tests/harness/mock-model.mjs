@@ -1,6 +1,6 @@
 // A stand-in for a model's Messages API, so that tests and demos run real harnesses without a model.
 //
-//   node mock-model.mjs [--key KEY] [--log FILE] [--until FD]
+//   node mock-model.mjs [--key KEY] [--log FILE] [--until FD] [--answer TEXT]
 //
 // Listens on a free port of 127.0.0.1 and prints `http://127.0.0.1:PORT`. With --until it ends when
 // that descriptor, a pipe's, is at its end, so that it doesn't outlive who started it. With --key a request whose credential is another is answered 401, as the real one would.
@@ -9,7 +9,8 @@
 //
 // What it answers stands in the conversation itself, so it keeps no state and any number of sessions
 // can use one: the last line `mock: [STEP, ...]` that a user wrote is the script, and the n-th answer
-// after that line is its n-th step (`{"text":"done"}` past the end). A step is one of
+// after that line is its n-th step (`{"text":"done"}` past the end). Where nobody wrote one the answer
+// is --answer's. A step is one of
 //   {"text": "..."}                  the answer. In it {results} becomes the texts of the tools'
 //                                    results since the script, as JSON; {turns} the number of scripts
 //                                    in the conversation
@@ -62,7 +63,7 @@ function resultsAfter(messages, index) {
 function decide(body) {
   const messages = body.messages ?? [];
   const all = scripts(messages);
-  if (all.length === 0) return { step: { text: "no script in this conversation" }, at: -1, turns: 0 };
+  if (all.length === 0) return { step: { text: option("--answer") ?? "no script in this conversation" }, at: -1, turns: 0 };
   const last = all[all.length - 1];
   let steps;
   try {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Plays the README's walk-through word for word:   play.sh README PREFIX
+# Plays the README's walk-through word for word:   play.sh README PREFIX [COMMANDS-AT-LEAST]
 #
 # The README marks its blocks:  <!-- walkthrough: terminal N -->  stands before a ```console block whose
 # "$ " lines are typed there and whose other lines must be printed, "..." standing for anything.
@@ -12,7 +12,7 @@ prefix=${MOSAIC_E2E_PREFIX:-$2}
 
 if [ "$(id -u)" -eq 0 ]; then
     user=$(getent passwd mosaic nobody | head -n 1 | cut -d: -f1)
-    exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "$0" "$readme" "$prefix"
+    exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "$0" "$readme" "$prefix" "${3:-10}"
 fi
 
 scratch=$(mktemp -d /var/tmp/mosaic-walk.XXXXXX)
@@ -182,7 +182,7 @@ while IFS= read -r line <&7; do
 done 7<"$readme"
 
 [ "${#job[@]}" -eq 0 ] || fail "the README leaves a command running"
-[ "$typed" -ge 10 ] || fail "only $typed commands were found in $readme"
+[ "$typed" -ge "${3:-10}" ] || fail "only $typed commands were found in $readme"
 left=$(pgrep -u "$(id -u)" -f "$scratch/" | grep -cv "^$$\$")
 [ "$left" -eq 0 ] || fail "$left processes are left"
 printf '\n%d commands, each as the README says\n' "$typed"

@@ -61,6 +61,28 @@ TEST_CASE("every command is known by its name") {
     CHECK(good({"version"}).verb == Verb::version);
 }
 
+TEST_CASE("init takes a whole route or none") {
+    const auto options = good({"init",
+                               "--harness",
+                               "claude-code",
+                               "--provider",
+                               "anthropic",
+                               "--model",
+                               "claude-opus-5-5",
+                               "--thinking",
+                               "high"});
+    CHECK(options.harness == "claude-code");
+    CHECK(options.provider == "anthropic");
+    CHECK(options.model == "claude-opus-5-5");
+    CHECK(options.thinking == "high");
+    CHECK(exit_code_of({"init", "--harness", "claude-code"}) == 4);
+    CHECK(exit_code_of({"init", "--model", "m", "--thinking", "high"}) == 4);
+    CHECK(
+        exit_code_of(
+            {"init", "--harness", "../x", "--provider", "p", "--model", "m", "--thinking", "t"}) ==
+        2);
+}
+
 TEST_CASE("seconds may have a fraction and stay unset when they aren't given") {
     CHECK_FALSE(good({"send", "pm", "x"}).wait.has_value());
     CHECK(good({"send", "pm", "x", "--wait", "0.25"}).wait == mosaic::milliseconds(250));

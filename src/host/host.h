@@ -75,6 +75,7 @@ class Host {
     void stop_when_over();
     void give_up(const std::string& why, int code);
     void remove_run(const std::string& run);
+    void start_removal();
 
     [[nodiscard]] AdmissionParts admission();
 
@@ -110,8 +111,10 @@ class Host {
     std::unique_ptr<Probe> probe_;
     std::unique_ptr<Recovery> recovery_;
     std::unique_ptr<Runs> runs_;
-    std::deque<Ask> waiting_;       // for the end of recovery, or for the probe
-    std::set<std::string> warned_;  // environment warnings that were said
+    std::deque<Ask> waiting_;            // for the end of recovery, or for the probe
+    std::deque<std::string> to_remove_;  // run directories
+    uint64_t removal_job_ = 0;           // the child that removes some; 0: none does
+    std::set<std::string> warned_;       // environment warnings that were said
 };
 
 }  // namespace mosaic::host

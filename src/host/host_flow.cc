@@ -23,6 +23,7 @@ namespace {
 constexpr Duration kRecordingTakes = seconds(20);
 constexpr Duration kSummaryEvery = seconds(1);
 constexpr Duration kRemovalTakes = seconds(600);
+constexpr size_t kRemovedAtOnce = 256;
 
 // The run directories that lie below the business's.
 std::vector<std::string> run_directories(int runs) {
@@ -248,7 +249,13 @@ void Host::consider(Ask ask, bool again) {
 
 void Host::take_children() {
     while (const auto result = children_->take_result()) {
-        if (probe_->settle(*result)) {
+        if (result->job == removal_job_) {
+            removal_job_ = 0;
+            if (result->exit.signal != 0 || result->exit.exit_code != 0) {
+                log_line("run directories stay for the next start: " + result->output);
+            }
+            start_removal();
+        } else if (probe_->settle(*result)) {
             consider_waiting(true);
         }
     }
@@ -286,13 +293,27 @@ void Host::take_discarded() {
 }
 
 // Trees are removed by a child of their own: they may be deep, and the loop has no time for that.
+// One child at a time, with as many names as there are.
 void Host::remove_run(const std::string& run) {
+    to_remove_.push_back(run);
+    start_removal();
+}
+
+void Host::start_removal() {
+    if (removal_job_ != 0 || to_remove_.empty()) {
+        return;
+    }
     process::SpawnSpec spec;
     spec.path = "/proc/self/exe";
-    spec.argv = {"mosaic-host", "--remove-run", run};
+    spec.argv = {"mosaic-host"};
+    for (size_t i = 0; i < kRemovedAtOnce && !to_remove_.empty(); ++i) {
+        spec.argv.emplace_back("--remove-run");
+        spec.argv.push_back(to_remove_.front());
+        to_remove_.pop_front();
+    }
     spec.env = {"LANG=C.UTF-8"};
     spec.descriptors = {{root_.runs.get(), 3}};
-    children_->run(std::move(spec), {}, kRemovalTakes);
+    removal_job_ = children_->run(std::move(spec), {}, kRemovalTakes);
 }
 
 void Host::count_bad(Refusal code) {

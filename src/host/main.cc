@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <string>
+#include <vector>
 
 #include "host/host.h"
 #include "host/log.h"
@@ -27,7 +28,7 @@ struct Arguments {
     std::string data;
     std::string user;
     bool pm = false;
-    std::string remove_run;
+    std::vector<std::string> remove_runs;
 };
 
 int refuse(const Error& error) {
@@ -155,17 +156,20 @@ std::string user_to_become(const Arguments& arguments) {
     return system ? system->user : std::string();
 }
 
-// Our own child: descriptor 3 is the directory that holds the run's.
-int remove_run(const std::string& run) {
-    if (!is_run_id(run)) {
-        return exit_code::kInvalidInput;
+// Our own child: descriptor 3 is the directory that holds the runs'.
+int remove_runs(const std::vector<std::string>& runs) {
+    int result = exit_code::kFine;
+    for (const std::string& run : runs) {
+        if (!is_run_id(run)) {
+            return exit_code::kInvalidInput;
+        }
+        const auto removed = process::remove_tree(3, run);
+        if (!removed) {
+            log_line("the directory of run " + run + " can't be removed: " + removed.error().text);
+            result = exit_code::kFailed;
+        }
     }
-    const auto removed = process::remove_tree(3, run);
-    if (!removed) {
-        log_line("the directory of run " + run + " can't be removed: " + removed.error().text);
-        return exit_code::kFailed;
-    }
-    return exit_code::kFine;
+    return result;
 }
 
 int main_with(int argc, char** argv) {
@@ -177,7 +181,7 @@ int main_with(int argc, char** argv) {
     app.add_option("--data", arguments.data, "The data root");
     app.add_option("--user", arguments.user, "Started as root: the user that sessions run as");
     app.add_flag("--pm", arguments.pm, "Launch the role that launches others");
-    app.add_option("--remove-run", arguments.remove_run)->group("");
+    app.add_option("--remove-run", arguments.remove_runs)->group("");
     app.set_version_flag("--version", std::string("mosaic-host ") + MOSAIC_VERSION);
     try {
         app.parse(argc, argv);
@@ -186,8 +190,8 @@ int main_with(int argc, char** argv) {
         app.exit(error);
         return asked ? exit_code::kFine : exit_code::kUsage;
     }
-    if (!arguments.remove_run.empty()) {
-        return remove_run(arguments.remove_run);
+    if (!arguments.remove_runs.empty()) {
+        return remove_runs(arguments.remove_runs);
     }
     tidy_descriptors();
     if (business->count() == 0) {

@@ -59,11 +59,11 @@ void hangs(const Kind& kind) {
     AgentOptions options;
     options.start = false;
     Agents agents(kind, options);
-    agents.world.system.set("limits", object({{"turnSeconds", 8}}));
+    agents.world.system.set("limits", object({{"turnSeconds", 20}}));
     agents.start();
     const std::string run = agents.launch("coder");
     const std::string said = agents.ask("coder", R"([{"hang":true}])");
-    CHECK_MESSAGE(contains(said, "longer than 8 seconds"), said);
+    CHECK_MESSAGE(contains(said, "longer than 20 seconds"), said);
     CHECK(trim(agents.ask("coder", R"([{"text":"fine again"}])")) == "fine again");
     CHECK(agents.world.session(run).has_value());
 }

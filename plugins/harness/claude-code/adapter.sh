@@ -67,7 +67,7 @@ else
     answer=$?
 fi
 
-exited=$(cat "$status")
+exited=$(cat "$status" 2>/dev/null || echo unknown)
 tail -c 4096 "$errors" >&2
 rm -rf "$work"
 if [ "$answer" -ne 0 ] || [ "$exited" != 0 ]; then

@@ -1,3 +1,4 @@
+#!/bin/sh
 # What Claude Code asks before each call of a tool. It lets a tool run whose hook fails, hangs or says
 # nothing, and takes only exit status 2 for a no: so whatever isn't a readable yes ends with 2 here,
 # and sooner than Claude Code's own time-out.

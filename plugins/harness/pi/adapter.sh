@@ -56,7 +56,7 @@ fi
     --failed /message/stopReason=error --failed /message/stopReason=aborted --reason /message/errorMessage
 answer=$?
 
-exited=$(cat "$work/status")
+exited=$(cat "$work/status" 2>/dev/null || echo unknown)
 tail -c 4096 "$work/stderr" >&2
 rm -rf "$work"
 if [ "$answer" -ne 0 ] || [ "$exited" != 0 ]; then

@@ -47,9 +47,9 @@ TEST_CASE("a line that calls itself an error is a failure with its reason") {
                   R"({"type":"result","subtype":"success","is_error":true,"result":"API 401"})") ==
           Extracted{true, "API 401"});
     CHECK(
-        extract(
-            rules(kMessage),
-            R"({"type":"message_end","message":{"role":"assistant","content":[{"type":"text","text":"half"}],"stopReason":"error","errorMessage":"429 slow down"}})") ==
+        extract(rules(kMessage),
+                R"({"type":"message_end","message":{"role":"assistant","content":[{"type":"text",)"
+                R"("text":"half"}],"stopReason":"error","errorMessage":"429 slow down"}})") ==
         Extracted{true, "429 slow down"});
 }
 
@@ -57,8 +57,9 @@ TEST_CASE("a star takes the strings of all elements and passes over the others")
     CHECK(
         extract(
             rules(kMessage),
-            R"({"type":"message_end","message":{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"a"},{"type":"text","text":"b"}],"stopReason":"stop"}})") ==
-        Extracted{false, "ab"});
+            R"({"type":"message_end","message":{"role":"assistant","content":[{"type":"thinking",)"
+            R"("thinking":"hm"},{"type":"text","text":"a"},{"type":"text","text":"b"}],)"
+            R"("stopReason":"stop"}})") == Extracted{false, "ab"});
     CHECK(!extract(rules(kMessage),
                    R"({"type":"message_end","message":{"role":"user","content":[{"text":"a"}]}})"));
 }

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mosaic::bench {
+
+struct Options {
+    int launches = 200;   // of each mode
+    int in_flight = 1;    // launches under way at once
+    int live = 0;         // sessions that run beside the measurements
+    int rounds = 10;      // blocks that the measurements are divided into
+    uint64_t seed = 0;    // of the shuffle; 0: a new one each time
+    bool json = false;    // the report as one JSON object instead of tables
+    bool keep = false;    // leaves the scratch directory
+    std::string scratch;  // where it is made
+    std::string prefix;   // of the product: <prefix>/bin/mosaic-host
+    std::string runner;   // found below the prefix
+};
+
+}  // namespace mosaic::bench

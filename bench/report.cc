@@ -1,0 +1,328 @@
+#include "bench/report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "bench/statistics.h"
+
+namespace mosaic::bench {
+namespace {
+
+struct Row {
+    const char* name;  // for people
+    const char* key;   // in JSON
+    Mode mode;
+    bool wall;  // the caller's clock instead of the claim's
+};
+
+constexpr std::array<Row, 4> kRows = {{
+    {"product", "product", Mode::product, false},
+    {"product, as the caller sees it", "productWall", Mode::product, true},
+    {"B: bwrap alone", "bwrap", Mode::bwrap, false},
+    {"bare: the runner, no sandbox", "bare", Mode::bare, false},
+}};
+
+const Measured& of(const LaunchReport& report, Mode mode) {
+    return report.modes[static_cast<size_t>(mode)];
+}
+
+std::vector<int64_t> times(const std::vector<Sample>& samples, bool wall) {
+    std::vector<int64_t> out;
+    out.reserve(samples.size());
+    for (const Sample& sample : samples) {
+        out.push_back(wall ? sample.wall_us : sample.claim_us);
+    }
+    return out;
+}
+
+std::vector<int64_t> all_times(const Measured& measured, bool wall) {
+    std::vector<int64_t> out;
+    for (const std::vector<Sample>& block : measured.blocks) {
+        const std::vector<int64_t> some = times(block, wall);
+        out.insert(out.end(), some.begin(), some.end());
+    }
+    return out;
+}
+
+double rate(const Measured& measured) {
+    size_t count = 0;
+    for (const std::vector<Sample>& block : measured.blocks) {
+        count += block.size();
+    }
+    return measured.elapsed_us == 0
+               ? 0.0
+               : 1e6 * static_cast<double>(count) / static_cast<double>(measured.elapsed_us);
+}
+
+// The blocks' p50s of one mode.
+std::vector<int64_t> block_medians(const Measured& measured) {
+    std::vector<int64_t> out;
+    for (const std::vector<Sample>& block : measured.blocks) {
+        out.push_back(percentile(times(block, false), 50));
+    }
+    return out;
+}
+
+struct Spread {
+    std::vector<int64_t> product, bwrap;  // p50 of each block
+    std::vector<double> ratios;           // product / B of each block
+};
+
+Spread spread_of(const LaunchReport& report) {
+    Spread out;
+    out.product = block_medians(of(report, Mode::product));
+    out.bwrap = block_medians(of(report, Mode::bwrap));
+    for (size_t i = 0; i < std::min(out.product.size(), out.bwrap.size()); ++i) {
+        out.ratios.push_back(ratio(out.product[i], out.bwrap[i]));
+    }
+    return out;
+}
+
+template <class T>
+T least(const std::vector<T>& values) {
+    return values.empty() ? T{} : *std::min_element(values.begin(), values.end());
+}
+
+template <class T>
+T most(const std::vector<T>& values) {
+    return values.empty() ? T{} : *std::max_element(values.begin(), values.end());
+}
+
+void print_machine(const json::Value& machine) {
+    for (const json::Member& member : *machine.object()) {
+        const std::string* text = member.second.string();
+        std::printf("%-11s %s\n",
+                    member.first.c_str(),
+                    text != nullptr ? text->c_str() : json::dump(member.second).c_str());
+    }
+}
+
+void print_modes(const LaunchReport& report) {
+    std::printf("\n%-31s %5s %8s %8s %8s %8s %7s %7s %7s\n",
+                "launch to claim, ms",
+                "n",
+                "p10",
+                "p50",
+                "p90",
+                "p99",
+                "per s",
+                "p50/B",
+                "p99/B");
+    const Summary base = summarize(all_times(of(report, Mode::bwrap), false));
+    for (const Row& row : kRows) {
+        const Measured& measured = of(report, row.mode);
+        const Summary s = summarize(all_times(measured, row.wall));
+        std::printf("%-31s %5lld %8s %8s %8s %8s %7.1f %7.2f %7.2f\n",
+                    row.name,
+                    static_cast<long long>(s.count),
+                    ms_text(s.p10).c_str(),
+                    ms_text(s.p50).c_str(),
+                    ms_text(s.p90).c_str(),
+                    ms_text(s.p99).c_str(),
+                    rate(measured),
+                    ratio(s.p50, base.p50),
+                    ratio(s.p99, base.p99));
+    }
+}
+
+void print_stages(const LaunchReport& report) {
+    std::printf("\n%-31s %5s %8s %8s %8s %8s\n",
+                "where the product's goes, ms",
+                "",
+                "p10",
+                "p50",
+                "p90",
+                "p99");
+    for (const StageTimes& stage : report.stages) {
+        const Summary s = summarize(stage.us);
+        std::printf("  %-29s %5s %8s %8s %8s %8s\n",
+                    stage.name.c_str(),
+                    "",
+                    ms_text(s.p10).c_str(),
+                    ms_text(s.p50).c_str(),
+                    ms_text(s.p90).c_str(),
+                    ms_text(s.p99).c_str());
+    }
+}
+
+void print_spread(const LaunchReport& report) {
+    const Spread spread = spread_of(report);
+    std::printf(
+        "\nnoise: over %zu blocks the p50 of B went from %s to %s ms, the product's from %s "
+        "to %s, their ratio from %.2f to %.2f\n",
+        spread.ratios.size(),
+        ms_text(least(spread.bwrap)).c_str(),
+        ms_text(most(spread.bwrap)).c_str(),
+        ms_text(least(spread.product)).c_str(),
+        ms_text(most(spread.product)).c_str(),
+        least(spread.ratios),
+        most(spread.ratios));
+    std::printf("load after the run: %s; in flight: %d, in groups of %d; live beside it: %d\n",
+                report.load_after.c_str(),
+                report.options.in_flight,
+                report.group,
+                report.options.live);
+    if (report.without_seccomp) {
+        std::printf("B runs without the product's seccomp program\n");
+    }
+}
+
+json::Value summary_value(const Summary& s) {
+    json::Value out;
+    out.set("n", s.count);
+    out.set("p10", s.p10);
+    out.set("p50", s.p50);
+    out.set("p90", s.p90);
+    out.set("p99", s.p99);
+    return out;
+}
+
+json::Value options_value(const Options& options) {
+    json::Value out;
+    out.set("launches", options.launches);
+    out.set("inFlight", options.in_flight);
+    out.set("live", options.live);
+    out.set("rounds", options.rounds);
+    return out;
+}
+
+template <class T>
+json::Value list_value(const std::vector<T>& values) {
+    json::Array out;
+    for (const T& value : values) {
+        out.emplace_back(value);
+    }
+    return json::Value(std::move(out));
+}
+
+void print_launch_json(const LaunchReport& report) {
+    json::Value out;
+    out.set("machine", report.machine);
+    out.set("options", options_value(report.options));
+    out.set("group", report.group);
+    json::Value modes;
+    const Summary base = summarize(all_times(of(report, Mode::bwrap), false));
+    for (const Row& row : kRows) {
+        const Measured& measured = of(report, row.mode);
+        const Summary s = summarize(all_times(measured, row.wall));
+        json::Value value = summary_value(s);
+        value.set("perSecond", rate(measured));
+        value.set("p50ToB", ratio(s.p50, base.p50));
+        value.set("p99ToB", ratio(s.p99, base.p99));
+        modes.set(row.key, std::move(value));
+    }
+    out.set("microseconds", std::move(modes));
+    json::Value stages;
+    for (const StageTimes& stage : report.stages) {
+        stages.set(stage.name, summary_value(summarize(stage.us)));
+    }
+    out.set("stages", std::move(stages));
+    const Spread spread = spread_of(report);
+    json::Value blocks;
+    blocks.set("productP50", list_value(spread.product));
+    blocks.set("bwrapP50", list_value(spread.bwrap));
+    blocks.set("ratio", list_value(spread.ratios));
+    out.set("blocks", std::move(blocks));
+    out.set("withoutSeccomp", report.without_seccomp);
+    out.set("loadAfter", report.load_after);
+    std::printf("%s\n", json::dump(out).c_str());
+}
+
+// What can be named, without the noise of other programs on MemAvailable.
+int64_t counted(const MemoryRound& round) {
+    return round.slab + round.page_tables + round.kernel_stacks + round.anonymous + round.host +
+           round.broker;
+}
+
+json::Value round_value(const MemoryRound& round) {
+    json::Value out;
+    out.set("availableDrop", round.available_drop);
+    out.set("returned", round.returned);
+    out.set("slab", round.slab);
+    out.set("pageTables", round.page_tables);
+    out.set("kernelStacks", round.kernel_stacks);
+    out.set("anonymous", round.anonymous);
+    out.set("counted", counted(round));
+    out.set("host", round.host);
+    out.set("broker", round.broker);
+    return out;
+}
+
+void print_memory_json(const MemoryReport& report) {
+    json::Value out;
+    out.set("machine", report.machine);
+    out.set("options", options_value(report.options));
+    json::Array rounds;
+    for (const MemoryRound& round : report.rounds) {
+        rounds.push_back(round_value(round));
+    }
+    out.set("kib", json::Value(std::move(rounds)));
+    out.set("hostResident", report.host_resident);
+    out.set("brokerResident", report.broker_resident);
+    out.set("loadAfter", report.load_after);
+    std::printf("%s\n", json::dump(out).c_str());
+}
+
+}  // namespace
+
+std::string ms_text(int64_t us) {
+    std::array<char, 32> text{};
+    std::snprintf(
+        text.data(), text.size(), us < 100'000 ? "%.2f" : "%.0f", static_cast<double>(us) / 1000);
+    return text.data();
+}
+
+void print_launch_report(const LaunchReport& report) {
+    if (report.options.json) {
+        print_launch_json(report);
+        return;
+    }
+    print_machine(report.machine);
+    print_modes(report);
+    print_stages(report);
+    print_spread(report);
+}
+
+void print_memory_report(const MemoryReport& report) {
+    if (report.options.json) {
+        print_memory_json(report);
+        return;
+    }
+    print_machine(report.machine);
+    std::printf("\nKiB a session, at %d live\n%5s %12s %8s  %7s = %5s %11s %6s %9s %5s %6s\n",
+                report.options.live,
+                "round",
+                "MemAvailable",
+                "returned",
+                "counted",
+                "slab",
+                "page tables",
+                "stacks",
+                "anonymous",
+                "host",
+                "broker");
+    const auto each = [&](int64_t kib) {
+        return static_cast<double>(kib) / std::max(report.options.live, 1);
+    };
+    int number = 0;
+    for (const MemoryRound& round : report.rounds) {
+        std::printf("%5d %12.1f %8.1f  %7.1f = %5.1f %11.1f %6.1f %9.1f %5.1f %6.1f\n",
+                    ++number,
+                    each(round.available_drop),
+                    each(round.returned),
+                    each(counted(round)),
+                    each(round.slab),
+                    each(round.page_tables),
+                    each(round.kernel_stacks),
+                    each(round.anonymous),
+                    each(round.host),
+                    each(round.broker));
+    }
+    std::printf("\nresident at %d live: host %lld KiB, broker %lld KiB; load after the run: %s\n",
+                report.options.live,
+                static_cast<long long>(report.host_resident),
+                static_cast<long long>(report.broker_resident),
+                report.load_after.c_str());
+}
+
+}  // namespace mosaic::bench

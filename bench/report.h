@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/options.h"
+#include "bench/sample.h"
+#include "wire/json.h"
+
+namespace mosaic::bench {
+
+enum class Mode {
+    product,
+    bwrap,  // B
+    bare,
+};
+constexpr size_t kModes = 3;
+
+// All that was measured of one mode.
+struct Measured {
+    std::vector<std::vector<Sample>> blocks;
+    int64_t elapsed_us = 0;  // over all groups
+};
+
+struct StageTimes {
+    std::string name;
+    std::vector<int64_t> us;  // how long the stage itself took, of each launch
+};
+
+struct LaunchReport {
+    json::Value machine;
+    Options options;
+    int group = 1;         // launches of one mode made together
+    bool without_seccomp;  // B lacks the product's seccomp program
+    std::string load_after;
+    std::array<Measured, kModes> modes;
+    std::vector<StageTimes> stages;
+};
+
+void print_launch_report(const LaunchReport& report);
+
+// One round of the memory measurement; KiB, live minus before.
+struct MemoryRound {
+    int64_t available_drop = 0;  // of MemAvailable
+    int64_t returned = 0;        // of the drop, once the sessions had ended
+    int64_t slab = 0;
+    int64_t page_tables = 0;
+    int64_t kernel_stacks = 0;
+    int64_t anonymous = 0;  // of the sessions' processes: what they don't share
+    int64_t host = 0;       // resident
+    int64_t broker = 0;
+};
+
+struct MemoryReport {
+    json::Value machine;
+    Options options;
+    std::string load_after;
+    int64_t host_resident = 0;  // KiB, with all sessions live
+    int64_t broker_resident = 0;
+    std::vector<MemoryRound> rounds;
+};
+
+void print_memory_report(const MemoryReport& report);
+
+// Milliseconds with as many decimals as they are worth.
+[[nodiscard]] std::string ms_text(int64_t us);
+
+}  // namespace mosaic::bench

@@ -1,0 +1,48 @@
+#!/bin/bash
+# A run of each benchmark that is too small to tell anything but that it works:   small.sh MOSAIC_BENCH
+# Exits 77 (ctest's skip) with the reason where this machine can't run it.
+set -uo pipefail
+bench=$1
+
+if [ "$(id -u)" -eq 0 ]; then
+    user=$(getent passwd mosaic nobody | head -n 1 | cut -d: -f1)
+    exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "$0" "$bench"
+fi
+cd / || exit 1
+
+# holds REPORT WORD...
+holds() {
+    local report=$1 word
+    shift
+    for word in "$@"; do
+        if ! grep -qF -- "$word" <<<"$report"; then
+            printf 'no %s in the report:\n%s\n' "$word" "$report"
+            exit 1
+        fi
+    done
+}
+
+report=$("$bench" launch --launches 3 --in-flight 2 --live 1 --rounds 1 --json) || exit
+holds "$report" '"kernel":' '"bwrap":"bubblewrap' '"product":{"n":3,' '"bwrap":{"n":3,' '"bare":{"n":3,' \
+    '"claimed":{"n":3,' '"p50ToB":'
+report=$("$bench" launch --launches 2) || exit
+holds "$report" 'product, as the caller sees it' 'B: bwrap alone' 'persisted' 'noise: over 2 blocks'
+report=$("$bench" memory --live 2 --rounds 1 --json) || exit
+holds "$report" '"availableDrop":' '"hostResident":'
+
+# An interrupted run ends its host and takes its scratch directory away.
+scratch=$(mktemp -d /var/tmp/mosaic-bench-small.XXXXXX)
+trap 'rm -rf "$scratch"' EXIT
+coproc "$bench" launch --launches 1000 --rounds 1000 --scratch "$scratch" 2>&1
+pid=$COPROC_PID
+read -r first <&"${COPROC[0]}"
+kill -INT "$pid"
+rest=$(cat <&"${COPROC[0]}")
+wait "$pid"
+status=$?
+holds "$first" 'block 1 of'
+holds "$rest" 'interrupted'
+if [ "$status" -ne 1 ] || [ -n "$(ls -A "$scratch")" ]; then
+    echo "after an interruption: status $status, left in $scratch: $(ls -A "$scratch")"
+    exit 1
+fi

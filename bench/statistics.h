@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+// Order statistics of a list of measurements, whatever their unit. Pure.
+
+namespace mosaic::bench {
+
+// The value that `percent` of the values don't exceed (nearest rank: always one that was measured);
+// 0 for an empty list. `percent` is in 1..100.
+[[nodiscard]] int64_t percentile(std::vector<int64_t> values, int percent);
+
+struct Summary {
+    int64_t count = 0;
+    int64_t p10 = 0;
+    int64_t p50 = 0;
+    int64_t p90 = 0;
+    int64_t p99 = 0;
+};
+
+[[nodiscard]] Summary summarize(std::vector<int64_t> values);
+
+// a / b, 0 where b is 0.
+[[nodiscard]] double ratio(int64_t a, int64_t b);
+
+}  // namespace mosaic::bench

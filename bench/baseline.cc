@@ -168,7 +168,7 @@ Result<Baseline> Baseline::make(const Scratch& scratch,
     }
     out.workspace_fd_.reset(::open(out.workspace_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     out.null_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
-    const std::string plain = scratch.root() + "/plain";
+    const std::string plain = scratch.plain();
     out.log_.reset(
         ::open((plain + "/runner.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!out.workspace_fd_.valid() || !out.null_.valid() || !out.log_.valid()) {
@@ -201,7 +201,7 @@ Result<void> Baseline::listen(const std::string& path) {
 Result<void> Baseline::add_slot(const Scratch& scratch, const Template& model, int index) {
     Slot slot;
     slot.run = run_of_slot(index);
-    const Renaming renamed{scratch.data() + "/", scratch.root() + "/plain/", model.run, slot.run};
+    const Renaming renamed{scratch.data() + "/", scratch.plain() + "/", model.run, slot.run};
     slot.run_dir = renamed(model.run_dir);
     MOSAIC_TRY(copy_run(model.run_dir, slot.run_dir, renamed));
     MOSAIC_TRY_ASSIGN(slot.argv, plain_argv(model.argv, without_seccomp_));
@@ -291,7 +291,7 @@ Result<void> Baseline::take(int started, Group& out) {
     for (size_t i = 1 + known; i < polls.size(); ++i) {
         if (polls[i].revents != 0) {
             return fail(Code::unavailable,
-                        "a baseline's session ended before its claim; see plain/runner.log");
+                        "a baseline's session ended before its claim; see its runner.log (--keep)");
         }
     }
     return polls[0].revents != 0 ? accept_all() : Result<void>();

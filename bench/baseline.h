@@ -40,7 +40,7 @@ struct Template {
 // when the product has one (its descriptor can't be had from outside).
 class Baseline {
   public:
-    // Makes `count_max` run directories below <scratch>/plain, copies of the template's: it must
+    // Makes `count_max` run directories below scratch.plain(), copies of the template's: it must
     // still be running.
     [[nodiscard]] static Result<Baseline> make(const Scratch& scratch,
                                                Waiter& waiter,

@@ -9,8 +9,8 @@ namespace mosaic::bench {
 constexpr const char* kBusiness = "bench";
 
 // A business of its own in a directory of its own, removed with everything in it at the end:
-//   config/{system.json,businesses/bench.json,roles/worker.md}  ws/<instance>/  data/  host.log
-//   plain/   what the baselines use instead of data/ (baseline.h)
+//   config/{system.json,businesses/bench.json,roles/worker.md}  ws/<instance>/  dataXXXXXX/
+//   host.log plainXXXXXX/   what the baselines use instead of the data root (baseline.h)
 // The business has `seats` instances s0, s1, ... on the script module, all launched by the human.
 class Scratch {
   public:
@@ -24,7 +24,9 @@ class Scratch {
 
     [[nodiscard]] const std::string& root() const { return root_; }
 
-    [[nodiscard]] std::string data() const { return root_ + "/data"; }
+    [[nodiscard]] std::string data() const { return root_ + "/data" + mark(); }
+
+    [[nodiscard]] std::string plain() const { return root_ + "/plain" + mark(); }
 
     [[nodiscard]] std::string home() const { return root_ + "/home"; }
 
@@ -43,6 +45,9 @@ class Scratch {
     explicit Scratch(std::string root) : root_(std::move(root)) {}
 
     [[nodiscard]] Result<void> fill(int seats) const;
+
+    // What mkdtemp made the name unique with.
+    [[nodiscard]] std::string mark() const { return root_.substr(root_.size() - 6); }
 
     std::string root_;
     bool keep_ = false;

@@ -69,7 +69,8 @@ void SessionStore::open_temporary() {
         texts.emplace_back(text);
     }
     image_ = registry::assemble_sessions(boot_id_, texts);
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+    // Appending, so that what follows a short write can't land on the part before it (TRAP-25).
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND;
     loop_.ring->openat(op_, directory_, kTemporary, kFlags, registry::kFileMode);
     awaited_ = StoreEventKind::opened;
 }

@@ -21,7 +21,8 @@ class SessionStore {
     // The entries of a dead host, as they are on disk.
     void adopt(const std::vector<registry::SessionEntry>& entries);
 
-    // Adds the run's entry. `waiter` gets recorded, or record_failed (then the entry is out again).
+    // Adds the run's entry. `waiter` gets recorded, or record_failed; the entry stays in until it
+    // is removed all the same, because its process may live that long.
     void add(const registry::SessionEntry& entry, SlotRef waiter);
 
     // Removes it. `waiter` gets removed once that is durable, however long the disk refuses.

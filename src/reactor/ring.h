@@ -130,8 +130,9 @@ class Ring {
     void recv(Op& op, int socket, void* buffer, size_t size);
     void send(Op& op, int socket, const void* bytes, size_t size);  // MSG_NOSIGNAL
     void read(Op& op, int fd, void* buffer, size_t size);           // current position, pipes too
-    void write(Op& op, int fd, const void* bytes, size_t size);     // current position, pipes too
-    void poll(Op& op, int fd, uint32_t events);                     // one shot
+    // A regular file that is written in more than one go is opened with O_APPEND (TRAP-25).
+    void write(Op& op, int fd, const void* bytes, size_t size);  // current position, pipes too
+    void poll(Op& op, int fd, uint32_t events);                  // one shot
     void openat(Op& op, int directory, const char* path, int flags, mode_t mode);  // adds O_CLOEXEC
     void close(Op& op, int fd);
     void fsync(Op& op, int fd);

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "host/failure.h"
+#include "host/kill.h"
 #include "host/log.h"
 #include "host/runs.h"
 #include "process/files.h"
@@ -28,13 +30,6 @@ namespace {
 constexpr uint64_t kRunnerLogHeadMax = uint64_t{64} * 1024;
 // Sessions go first when memory runs out, the host last.
 constexpr int kSessionOomScore = 500;
-
-// The refusal that a failed file operation means to the caller.
-Refusal refusal_of(const Error& error) {
-    const bool disk = error.sys == ENOSPC || error.sys == EDQUOT || error.sys == EIO ||
-                      error.sys == EROFS || error.sys == EACCES;
-    return disk ? Refusal::storage_unavailable : Refusal::launch_failed;
-}
 
 struct Pipe {
     UniqueFd read;
@@ -176,17 +171,14 @@ void Runs::find_runner_of(uint32_t index) {
     parts_.loop.post(ref_of(index), EventKind::runner_found);
 }
 
-// Runner first: killing the outer alone in its first milliseconds would leave the runner alive. The
-// process group last, for what the outer made and nobody knows yet. As long as the outer isn't
-// reaped its number, and so the group's, can't belong to a stranger.
 void Runs::kill(RunSlot& s) {
-    if (s.runner_pidfd.valid()) {
-        ignore(process::signal_pidfd(s.runner_pidfd.get(), SIGKILL), "gone is what is wanted");
-    }
+    SessionProcesses session;
+    session.runner_pidfd = s.runner_pidfd.get();
     if (s.outer_pidfd.valid() && !s.reaped) {
-        ignore(process::signal_pidfd(s.outer_pidfd.get(), SIGKILL), "gone is what is wanted");
-        ::kill(static_cast<pid_t>(-s.process.pid), SIGKILL);
+        session.outer_pidfd = s.outer_pidfd.get();
+        session.group = static_cast<pid_t>(s.process.pid);
     }
+    kill_session(session);
 }
 
 void Runs::on_exit(uint32_t index) {
@@ -297,33 +289,6 @@ void Runs::close_capability(RunSlot& s) {
     s.stdin_pipe.reset();
 }
 
-std::string Runs::failure_text(const RunSlot& s) const {
-    const Refusal code = s.state.refusal;
-    if (code == Refusal::launch_failed || code == Refusal::storage_unavailable) {
-        return std::string(to_string(s.state.failed_in)) + ": " + s.failure;
-    }
-    if (code == Refusal::busy) {
-        return "too many launches are being set up, and this one waited " +
-               std::to_string(parts_.limits.setup_wait_ms) + " ms";
-    }
-    if (code == Refusal::host_stopping) {
-        return "the host is stopping";
-    }
-    if (code == Refusal::broker_unavailable) {
-        return "the broker isn't running at the moment";
-    }
-    if (code == Refusal::launch_revoked) {
-        return "launches are revoked";
-    }
-    if (code == Refusal::decision_required) {
-        return "it needs a decision: " + s.decision;
-    }
-    if (code == Refusal::not_authorized) {
-        return s.caller.name + " has no authority for role.launch";
-    }
-    return s.failure;
-}
-
 void Runs::end_at_broker(uint32_t index) {
     RunSlot& s = slot(index);
     wire::EndLaunchArgs args;
@@ -403,7 +368,7 @@ void Runs::log_launch(const RunSlot& s) {
 }
 
 void Runs::log_refused(const RunSlot& s) {
-    const std::string reason = failure_text(s);
+    const std::string reason = failure_text(s, parts_.limits.setup_wait_ms);
     registry::RefusedLine line;
     line.at = iso8601(wall_clock_ms());
     line.code = s.state.refusal;

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "host/capability.h"
+#include "host/failure.h"
 #include "host/log.h"
 #include "process/pidfd.h"
 #include "registry/launch_log.h"
@@ -218,7 +219,10 @@ void Runs::carry_out(uint32_t index, EffectKind effect) {
             reply_launched(s);
             break;
         case EffectKind::reply_refused:
-            answer_refusal(s.caller, s.state.refusal, s.decision, failure_text(s));
+            answer_refusal(s.caller,
+                           s.state.refusal,
+                           s.decision,
+                           failure_text(s, parts_.limits.setup_wait_ms));
             break;
         case EffectKind::log_launch:
             log_launch(s);

@@ -124,7 +124,6 @@ class Runs {
     void log_end(const RunSlot& s);
     void free_seat(uint32_t index);
     [[nodiscard]] SlotRef ref_of(uint32_t index) const;
-    [[nodiscard]] std::string failure_text(const RunSlot& s) const;
 
     RunParts parts_;
     std::vector<std::unique_ptr<RunSlot>> slots_;

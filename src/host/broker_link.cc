@@ -54,7 +54,7 @@ void BrokerLink::start() {
     int pair[2] = {-1, -1};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         log_line("no socketpair for the broker: " + errno_text(errno));
-        restart_when_quiet();
+        arm_restart();
         return;
     }
     control_.reset(pair[0]);
@@ -77,7 +77,7 @@ void BrokerLink::start() {
     if (!child) {
         log_line("the broker can't be started: " + child.error().text);
         control_.reset();
-        restart_when_quiet();
+        arm_restart();
         return;
     }
     child_.emplace(std::move(*child));
@@ -101,6 +101,9 @@ void BrokerLink::shut_down() {
 }
 
 void BrokerLink::on_exec() {
+    if (!child_) {
+        return;  // its end came first
+    }
     const auto started = child_->finish_exec();
     if (!started) {
         BrokerNews news;
@@ -108,6 +111,7 @@ void BrokerLink::on_exec() {
         news.text = "the broker can't be started: " + started.error().text;
         news_.push_back(std::move(news));
     }
+    restart_when_quiet();
 }
 
 void BrokerLink::on_exit() {
@@ -142,6 +146,7 @@ void BrokerLink::lose(const std::string& why) {
     }
     ::shutdown(control_.get(), SHUT_RDWR);
     fail_pending();
+    asked_.clear();
     BrokerNews news;
     news.kind = BrokerNews::Kind::gone;
     news_.push_back(std::move(news));
@@ -150,7 +155,7 @@ void BrokerLink::lose(const std::string& why) {
 
 void BrokerLink::restart_when_quiet() {
     const bool quiet = recv_op_.idle() && send_op_.idle() && exit_op_.idle() && exec_op_.idle();
-    if (running_ || state_ != State::down || !quiet) {
+    if (!child_ || running_ || state_ != State::down || !quiet) {
         return;
     }
     child_.reset();
@@ -158,6 +163,10 @@ void BrokerLink::restart_when_quiet() {
     wipe(sending_);
     wipe(to_send_);
     sent_ = 0;
+    arm_restart();
+}
+
+void BrokerLink::arm_restart() {
     if (stopping_) {
         return;
     }
@@ -460,14 +469,29 @@ void BrokerLink::refuse(const wire::RefuseArgs& args) {
 }
 
 void BrokerLink::reply(const Reply& reply) {
+    const auto asked = asked_.find(reply.id);
+    if (asked == asked_.end()) {
+        return;
+    }
+    Reply translated = reply;
+    translated.id = asked->second;
+    asked_.erase(asked);
+    send_reply(translated);
+}
+
+void BrokerLink::send_reply(const Reply& reply) {
     if (state_ != State::down) {
         send_text(wire::encode(reply));
     }
 }
 
+int64_t BrokerLink::remember(int64_t brokers_id) {
+    asked_.emplace(next_asked_, brokers_id);
+    return next_asked_++;
+}
+
 void BrokerLink::handle_request(const Request& request) {
     BrokerNews news;
-    news.request_id = request.id;
     if (request.verb == "claimed" || request.verb == "released") {
         const auto args = wire::RunArgs::from(request.args);
         if (args) {
@@ -476,17 +500,18 @@ void BrokerLink::handle_request(const Request& request) {
             news.run = args->run;
             news_.push_back(std::move(news));
         }
-        reply(args ? wire::reply_ok(request.id, empty_object())
-                   : wire::reply_error(request.id, "bad-request", args.error().text));
+        send_reply(args ? wire::reply_ok(request.id, empty_object())
+                        : wire::reply_error(request.id, "bad-request", args.error().text));
         return;
     }
     if (request.verb == "launch") {
         const auto args = wire::HumanLaunchArgs::from(request.args);
         if (!args) {
-            reply(wire::reply_error(request.id, "bad-request", args.error().text));
+            send_reply(wire::reply_error(request.id, "bad-request", args.error().text));
             return;
         }
         news.kind = BrokerNews::Kind::launch;
+        news.request_id = remember(request.id);
         news.launch = *args;
         news_.push_back(std::move(news));
         return;
@@ -494,15 +519,17 @@ void BrokerLink::handle_request(const Request& request) {
     if (request.verb == "stop") {
         const auto args = wire::StopArgs::from(request.args);
         if (!args) {
-            reply(wire::reply_error(request.id, "bad-request", args.error().text));
+            send_reply(wire::reply_error(request.id, "bad-request", args.error().text));
             return;
         }
         news.kind = BrokerNews::Kind::stop;
+        news.request_id = remember(request.id);
         news.stop = *args;
         news_.push_back(std::move(news));
         return;
     }
-    reply(wire::reply_error(request.id, "unknown-verb", "the host has no verb " + request.verb));
+    send_reply(
+        wire::reply_error(request.id, "unknown-verb", "the host has no verb " + request.verb));
 }
 
 size_t BrokerLink::ends_waiting() const {

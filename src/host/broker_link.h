@@ -22,8 +22,8 @@ struct BrokerNews {
         fatal,      // it ended in a way that starting again can't mend (`text`)
         claimed,    // run
         released,   // run
-        launch,     // a human's launch: answer request_id
-        stop,       // a human's stop: answer request_id
+        launch,     // a human's launch: reply() with request_id as its id
+        stop,       // a human's stop: the same
         recovered,  // the answer to endLaunch for a leftover: `end`
         end,        // the answer to endLaunch for a run: `end`
         bound,      // the answer to bindLaunch: `cap`, or why not: `text`
@@ -32,7 +32,7 @@ struct BrokerNews {
     Kind kind = Kind::gone;
     std::string run;
     std::string text;
-    int64_t request_id = 0;
+    int64_t request_id = 0;  // ours, unique over all brokers
     wire::BoundResult bound;
     wire::HumanLaunchArgs launch;
     wire::StopArgs stop;
@@ -81,7 +81,8 @@ class BrokerLink {
     void end_leftover(uint32_t leftover, const wire::EndLaunchArgs& args);
     void refuse(const wire::RefuseArgs& args);
 
-    // Replies to the broker's own requests (human launches and stops).
+    // Replies to the broker's own requests (human launches and stops), once each. The reply to one
+    // of a broker that is gone is dropped: the next broker numbers its requests from 1 again.
     void reply(const wire::Reply& reply);
 
     // Endings that the broker has yet to confirm.
@@ -127,6 +128,9 @@ class BrokerLink {
     void send_more();
     void lose(const std::string& why);
     void restart_when_quiet();
+    void arm_restart();
+    void send_reply(const wire::Reply& reply);
+    int64_t remember(int64_t brokers_id);
     void fail_pending();
     void send_ends();
     void handle_line(std::string line);
@@ -158,6 +162,8 @@ class BrokerLink {
     std::string to_send_;
     int64_t next_id_ = 1;
     std::map<int64_t, Pending> pending_;
+    std::map<int64_t, int64_t> asked_;  // request_id of news -> the living broker's id of it
+    int64_t next_asked_ = 1;
     std::deque<Pending> ends_;  // endings to send when a broker is ready
     std::deque<BrokerNews> news_;
     reactor::Op recv_op_;

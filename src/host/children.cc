@@ -7,6 +7,12 @@
 #include <csignal>
 
 namespace mosaic::host {
+namespace {
+
+// After the exit: what is in the pipe then is read long before, unless somebody holds it open.
+constexpr Duration kOutputTakes = seconds(1);
+
+}  // namespace
 
 Children::Children(Loop& loop) : loop_(loop) {}
 
@@ -63,7 +69,12 @@ uint64_t Children::run(process::SpawnSpec spec, std::vector<UniqueFd> keep, Dura
 
 void Children::on_deadline(uint32_t index, uint32_t generation) {
     Child& child = *children_[index];
-    if (child.in_use && child.generation == generation && !child.exited) {
+    if (!child.in_use || child.generation != generation) {
+        return;
+    }
+    if (child.exited) {
+        loop_.ring->cancel(child.output_op);
+    } else {
         child.result.timed_out = true;
         ignore(process::signal_pidfd(child.process->pidfd(), SIGKILL), "gone is what is wanted");
     }
@@ -77,6 +88,7 @@ void Children::on_exit(uint32_t index) {
         child.result.exit = *exit;
     }
     child.exited = true;
+    loop_.set_timer(TimerKind::child_deadline, index, child.generation, kOutputTakes);
     finish_when_done(index);
 }
 

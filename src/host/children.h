@@ -33,7 +33,8 @@ class Children {
 
     // Runs the program, its stdout and stderr collected (`spec.descriptors` must leave 1 and 2
     // alone). `keep` are descriptors that stay open until it has started. After `deadline` it is
-    // killed. Returns the job's number.
+    // killed. With it goes whatever it left running in its process group, and what left the group
+    // can't hold the result up by holding the output open. Returns the job's number.
     uint64_t run(process::SpawnSpec spec, std::vector<UniqueFd> keep, Duration deadline);
 
     [[nodiscard]] std::optional<ChildResult> take_result();

@@ -79,13 +79,17 @@ void Clients::read_more(uint32_t index) {
 void Clients::on_recv_done(uint32_t index) {
     Client& client = *clients_[index];
     const int result = client.recv_op.result();
-    if (client.broken) {
-        return;
+    // After the connection or its run ended nothing counts any more that was still under way.
+    if (result > 0 && !client.input_over) {
+        client.lines.append({client.buffer.data(), static_cast<size_t>(result)});
     }
     if (result > 0) {
-        client.lines.append({client.buffer.data(), static_cast<size_t>(result)});
         explicit_bzero(client.buffer.data(), static_cast<size_t>(result));
-    } else {
+    }
+    if (client.input_over) {
+        return;
+    }
+    if (result <= 0) {
         client.input_over = true;
         if (!client.lines.empty() && !client.lines.overlong()) {
             client.lines.append("\n");  // a last line without its newline is a request too

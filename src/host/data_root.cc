@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -28,6 +29,25 @@ Result<void> make_parents(const std::string& path) {
     return {};
 }
 
+// The segments of what doesn't exist yet, each with a slash before it.
+Result<std::string> tidy_rest(const std::string& rest, const std::string& path) {
+    std::string tidy;
+    for (size_t start = 0; start < rest.size();) {
+        const size_t end = std::min(rest.find('/', start), rest.size());
+        const std::string segment = rest.substr(start, end - start);
+        start = end + 1;
+        if (segment == "..") {
+            return fail(Code::invalid,
+                        "the data root " + path +
+                            " goes up from a directory that doesn't exist; name it without ..");
+        }
+        if (!segment.empty() && segment != ".") {
+            tidy += "/" + segment;
+        }
+    }
+    return tidy;
+}
+
 // Where `path` leads, whether it exists or not: the real path of what exists, then the rest.
 Result<std::string> place_of(const std::string& path) {
     std::string exists = path;
@@ -35,7 +55,8 @@ Result<std::string> place_of(const std::string& path) {
     while (true) {
         auto real = process::real_path(exists.empty() ? "/" : exists);
         if (real) {
-            return *real == "/" ? (rest.empty() ? "/" : rest) : *real + rest;
+            MOSAIC_TRY_ASSIGN(const std::string tidy, tidy_rest(rest, path));
+            return *real == "/" && !tidy.empty() ? tidy : *real + tidy;
         }
         const size_t slash = exists.rfind('/');
         if (real.error().sys != ENOENT || slash == std::string::npos) {
@@ -47,6 +68,9 @@ Result<std::string> place_of(const std::string& path) {
 }
 
 Result<void> check_place(const std::string& real) {
+    if (real == "/") {
+        return fail(Code::invalid, "the data root can't be /; choose a directory of its own");
+    }
     if (real == "/tmp" || real.starts_with("/tmp/")) {
         return fail(Code::unsafe,
                     "the data root " + real +
@@ -106,27 +130,79 @@ Result<UniqueFd> take_lock(const DataRoot& root) {
     return lock;
 }
 
-}  // namespace
+// The parent of the root, and the root's name in it.
+struct Split {
+    std::string parent;
+    std::string name;
+};
 
-Result<DataRoot> open_data_root(const std::string& path, const std::string& business) {
-    MOSAIC_TRY_ASSIGN(const std::string place, place_of(path));
-    MOSAIC_TRY(check_place(place));
-    MOSAIC_TRY(make_parents(place + "/"));
+Split split(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// Names the whole root in an error that knows only one directory of it.
+tl::unexpected<Error> of_root(const std::string& path, Error error) {
+    error.text = "the data root " + path + " can't be used: " + error.text;
+    return tl::unexpected<Error>(std::move(error));
+}
+
+// Every directory that is there already is ours and private, so that nothing is made where
+// something must be refused.
+Result<void> check_existing(const std::string& place, const std::string& business) {
+    const auto open = [](int parent, std::string_view name) -> Result<UniqueFd> {
+        if (parent < 0) {
+            return UniqueFd();
+        }
+        auto opened = process::open_private_directory(parent, std::string(name));
+        if (!opened && opened.error().code == Code::missing) {
+            return UniqueFd();
+        }
+        return opened;
+    };
+    const auto [above, name] = split(place);
+    const auto parent = process::open_directory(above);
+    if (!parent) {
+        return {};  // made, or refused, with the parents
+    }
+    MOSAIC_TRY_ASSIGN(const UniqueFd root, open(parent->get(), name));
+    MOSAIC_TRY_ASSIGN(const UniqueFd bus_host, open(root.get(), registry::kBusHost));
+    MOSAIC_TRY(open(bus_host.get(), registry::kStage));
+    MOSAIC_TRY_ASSIGN(const UniqueFd launches, open(root.get(), registry::kLaunches));
+    MOSAIC_TRY(open(launches.get(), business));
+    return {};
+}
+
+Result<DataRoot> make_all(const std::string& place, const std::string& business) {
     DataRoot root;
     root.path = place;
-    const size_t slash = root.path.rfind('/');
-    MOSAIC_TRY_ASSIGN(const UniqueFd parent,
-                      process::open_directory(slash == 0 ? "/" : root.path.substr(0, slash)));
-    MOSAIC_TRY_ASSIGN(root.root,
-                      process::make_private_directory(parent.get(), root.path.substr(slash + 1)));
     const auto below = [](int directory, std::string_view name) {
         return process::make_private_directory(directory, std::string(name));
     };
+    const auto [above, name] = split(place);
+    MOSAIC_TRY_ASSIGN(const UniqueFd parent, process::open_directory(above));
+    MOSAIC_TRY_ASSIGN(root.root, below(parent.get(), name));
     MOSAIC_TRY_ASSIGN(root.bus_host, below(root.root.get(), registry::kBusHost));
     MOSAIC_TRY_ASSIGN(root.lock, take_lock(root));
     MOSAIC_TRY_ASSIGN(root.launches, below(root.root.get(), registry::kLaunches));
     MOSAIC_TRY_ASSIGN(root.runs, below(root.launches.get(), business));
     MOSAIC_TRY_ASSIGN(root.stage, below(root.bus_host.get(), registry::kStage));
+    return root;
+}
+
+}  // namespace
+
+Result<DataRoot> open_data_root(const std::string& path, const std::string& business) {
+    MOSAIC_TRY_ASSIGN(const std::string place, place_of(path));
+    MOSAIC_TRY(check_place(place));
+    if (auto existing = check_existing(place, business); !existing) {
+        return of_root(place, std::move(existing.error()));
+    }
+    MOSAIC_TRY(make_parents(place + "/"));
+    auto root = make_all(place, business);
+    if (!root && root.error().code != Code::held) {
+        return of_root(place, std::move(root.error()));
+    }
     return root;
 }
 

@@ -20,7 +20,8 @@ struct DataRoot {
 };
 
 // Makes what is missing. Refuses (with the remedy) a root under /tmp, directories that aren't ours
-// or not private, socket paths past 107 bytes, and a root that another host serves, naming its pid.
+// or not private, socket paths past 107 bytes, and a root that another host serves, naming its pid;
+// nothing is made then. `business` is an id.
 [[nodiscard]] Result<DataRoot> open_data_root(const std::string& path, const std::string& business);
 
 // Whether launches/<business> is still the directory that was opened, by a walk from the root

@@ -3,9 +3,22 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <utility>
+
 #include "host/log.h"
 
 namespace mosaic::host {
+
+namespace {
+
+bool is_same_file(const struct stat& facts, int fd) {
+    struct stat other {};
+
+    return ::fstat(fd, &other) == 0 && other.st_dev == facts.st_dev && other.st_ino == facts.st_ino;
+}
+
+}  // namespace
 
 LaunchLog::LaunchLog(Loop& loop) : loop_(loop) {
     own(op_, Owner::log_write, 0);
@@ -26,12 +39,29 @@ Result<void> LaunchLog::open(int launches_directory, const std::string& name) {
     if (!S_ISREG(facts.st_mode)) {
         return fail(Code::unsafe, name + " isn't a regular file");
     }
+    const bool moved = file_.valid() && !is_same_file(facts, file_.get());
     if (op_.idle()) {
+        file_ = std::move(file);
+        if (moved) {
+            begin_line_again();
+        }
+        return {};
+    }
+    moved_ = moved_ || moved;
+    // The write under way keeps its descriptor, however often it is reopened meanwhile.
+    if (old_file_.valid()) {
         file_ = std::move(file);
     } else {
         old_file_ = std::exchange(file_, std::move(file));
     }
     return {};
+}
+
+// What comes next belongs to another file than the bytes before it.
+void LaunchLog::begin_line_again() {
+    if (written_ > 0) {
+        written_ = under_way_.rfind('\n', written_ - 1) + 1;  // npos + 1 is 0
+    }
 }
 
 void LaunchLog::append(std::string line) {
@@ -60,30 +90,44 @@ void LaunchLog::write_more() {
 void LaunchLog::on_write_done() {
     old_file_.reset();
     const int result = op_.result();
+    if (result > 0) {
+        written_ += static_cast<size_t>(result);
+    }
+    if (std::exchange(moved_, false)) {
+        begin_line_again();
+    }
     if (result <= 0) {
-        if (!failing_) {
-            log_line("the launch log can't be written (" + errno_text(-result) +
+        if (!complained_) {
+            log_line("the launch log can't be written (" + errno_text(result == 0 ? EIO : -result) +
                      "); trying again every second");
         }
+        complained_ = true;
         failing_ = true;
         loop_.set_timer(TimerKind::log_retry, 0, 0, seconds(1));
         return;
     }
-    written_ += static_cast<size_t>(result);
     if (written_ == under_way_.size()) {
         under_way_.clear();
         written_ = 0;
+        say_it_is_over();
     }
     write_more();
 }
 
 void LaunchLog::on_retry() {
     failing_ = false;
+    write_more();
+}
+
+void LaunchLog::say_it_is_over() {
+    if (complained_) {
+        log_line("the launch log is written again");
+        complained_ = false;
+    }
     if (dropped_ > 0) {
         log_line(std::to_string(dropped_) + " launch log lines were lost: the buffer was full");
         dropped_ = 0;
     }
-    write_more();
 }
 
 }  // namespace mosaic::host

@@ -108,8 +108,10 @@ std::string Recovery::run_of(pid_t pid) const {
         return is_run_id(run) ? run : std::string();
     };
     if (exe == bwrap_real_) {
-        for (const std::string& argument : argv) {
-            if (std::string run = run_in(argument); !run.empty()) {
+        // Only what it binds counts: an operator's bwrap may name a run directory in its command.
+        for (size_t i = 1; i < argv.size() && argv[i] != "--"; ++i) {
+            const bool bound = argv[i - 1] == "--ro-bind" || argv[i - 1] == "--bind";
+            if (std::string run = run_in(argv[i]); bound && !run.empty()) {
                 return run;
             }
         }

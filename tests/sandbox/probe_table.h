@@ -7,8 +7,9 @@
 #include <vector>
 
 // What a session may and may not do, as shell commands with their exact output. The table needs
-// nothing but a shell, coreutils and util-linux inside, so that it serves both a shell that stands
-// in for the runner and a turn of a real session.
+// nothing but a shell, coreutils and util-linux inside, and one program that makes system calls, so
+// that it serves both a shell that stands in for the runner and a turn of a real session.
+// runner_table() needs the real runner as pid 1.
 
 namespace mosaic::test {
 
@@ -27,6 +28,10 @@ struct ProbePlaces {
     std::string shm_key;          // of a System V segment, as ipcs(1) prints it: 0x4d6f5361
     std::string host_comm;        // /proc/PID/comm of a process outside
     std::string host_namespaces;  // the host's, separated by spaces: "ipc:[4026531839] ..."
+    std::string queue;            // a POSIX message queue of the host: /name
+    std::string key;              // number of a key of the host that its user may read
+    std::string kept_key;         // name of a key that only those see who have its keyring
+    std::string calls;            // probe_calls.cc, built, where a session can run it
     std::string canary;           // a value that the host's environment holds and no session may
     uint32_t uid = 0;             // whom the session runs as
     int64_t shm_bytes = 0;        // size of the session's /dev/shm
@@ -192,6 +197,8 @@ inline void add_refused(std::vector<Probe>& out, const ProbePlaces& p) {
     refused("no user namespace can be made", "unshare --user true");
     refused("no mount namespace can be made", "unshare --mount true");
     refused("nothing can be mounted", "mount -t tmpfs none /tmp");
+    refused("no control groups can be mounted", "mount -t cgroup2 none /tmp");
+    refused("no fresh /proc can be mounted", "mount -t proc none /tmp");
     refused("a read-only mount can't be made writable", "mount -o remount,rw,bind /usr");
     refused("nothing can be unmounted", "umount /run/mosaic");
     refused("no device can be made", "mknod " + shell_word(p.workspace + "/device") + " c 1 3");
@@ -202,6 +209,99 @@ inline void add_refused(std::vector<Probe>& out, const ProbePlaces& p) {
                    "No space left on device\n"});
 }
 
+// "NAME ERRNO" of each name, one a line.
+inline std::string all_answer(const std::vector<const char*>& names, const char* answer) {
+    std::string out;
+    for (const char* name : names) {
+        out += std::string(name) + " " + answer + "\n";
+    }
+    return out;
+}
+
+inline void add_calls(std::vector<Probe>& out, const ProbePlaces& p) {
+    const std::string calls = shell_word(p.calls) + " ";
+    out.push_back({"no call makes a user namespace or enters one",
+                   calls + "namespaces",
+                   "clone3 ENOSYS\n" + all_answer({"clone",
+                                                   "clone, a bit above",
+                                                   "clone, with more",
+                                                   "unshare",
+                                                   "unshare, a bit above",
+                                                   "setns"},
+                                                  "EPERM")});
+    out.push_back({"no call of mounts is let through",
+                   calls + "mounts",
+                   all_answer({"mount",
+                               "umount2",
+                               "pivot_root",
+                               "move_mount",
+                               "open_tree",
+                               "fsopen",
+                               "fsconfig",
+                               "fsmount",
+                               "fspick",
+                               "mount_setattr",
+                               "open_tree_attr",
+                               "statmount",
+                               "listmount"},
+                              "EPERM")});
+    out.push_back({"no call of keyrings is let through",
+                   calls + "keys",
+                   all_answer({"keyctl", "add_key", "request_key"}, "EPERM")});
+    out.push_back(
+        {"a key of the host can't be read", calls + "read-key " + p.key, "keyctl EPERM\n"});
+    out.push_back({"the host's keyring isn't inherited",
+                   "grep -c " + shell_word(p.kept_key) + " /proc/keys",
+                   "0\n"});
+    out.push_back({"nothing is loaded into the kernel",
+                   calls + "kernel",
+                   all_answer({"bpf",
+                               "perf_event_open",
+                               "userfaultfd",
+                               "kexec_load",
+                               "kexec_file_load",
+                               "init_module",
+                               "finit_module",
+                               "delete_module"},
+                              "EPERM")});
+    out.push_back({"security modules aren't asked",
+                   calls + "modules",
+                   all_answer({"get", "set", "list"}, "EPERM")});
+    out.push_back({"there is no io_uring",
+                   calls + "rings",
+                   all_answer({"setup", "enter", "register"}, "ENOSYS")});
+    out.push_back(
+        {"there is no other ABI", calls + "foreign", all_answer({"i386", "x32"}, "ENOSYS")});
+    out.push_back({"nothing is typed into a terminal",
+                   calls + "terminal",
+                   "a terminal's TIOCSTI EPERM\na terminal's TIOCSTI, a bit above EPERM\n"
+                   "a terminal's TIOCLINUX EPERM\na terminal's size ok\ncontrolling ok\n"
+                   "the own terminal's TIOCSTI EPERM\n"
+                   "the own terminal's TIOCSTI, a bit above EPERM\n"
+                   "the own terminal's TIOCLINUX EPERM\nthe own terminal's size ok\n"});
+    const std::string directory = shell_word(p.workspace + "/setuid");
+    out.push_back(
+        {"no file gets the set-user-ID bit, however it is tried",
+         calls + "setuid " + directory + "; find " + directory + " -perm -4000; rm -rf -- " +
+             directory,
+         all_answer({"chmod", "chmod, a bit above", "fchmod", "fchmodat"}, "EPERM") +
+             "fchmodat2 ENOSYS\n" +
+             all_answer({"mknod", "mknodat", "creat", "open", "openat", "a nameless file"},
+                        "EPERM") +
+             "openat2 ENOSYS\n" +
+             all_answer({"chmod 0755", "chmod 2755", "open 0644", "open, a mode unused"}, "ok")});
+    out.push_back({"a program can trace its child", calls + "trace-child", "ok\n"});
+    out.push_back({"named semaphores work", calls + "semaphore", "semaphore ok\n"});
+    out.push_back({"message queues of the host are out of reach",
+                   calls + "queue " + shell_word(p.queue),
+                   "queue ENOENT\n"});
+    out.push_back({"abstract sockets work within a session", calls + "meet own", "connect ok\n"});
+    out.push_back({"files move and are linked across directories",
+                   "cd /tmp && mkdir one two && touch one/file && mv one/file two/ && "
+                   "ln two/file one/again && ls one two; rm -rf one two",
+                   "one:\nagain\n\ntwo:\nfile\n"});
+}
+
 }  // namespace detail
 
 inline std::vector<Probe> probe_table(const ProbePlaces& places) {
@@ -210,7 +310,65 @@ inline std::vector<Probe> probe_table(const ProbePlaces& places) {
     detail::add_hidden(out, places);
     detail::add_protected(out, places);
     detail::add_refused(out, places);
+    detail::add_calls(out, places);
     return out;
+}
+
+// What a turn may do to the session's runner, and the limits that the runner sets.
+struct RunnerPlaces {
+    std::string calls;      // as above
+    int64_t processes = 0;  // the session's limits
+    int64_t open_files = 0;
+    std::string abstract_socket;  // of a process outside, listening
+};
+
+inline std::vector<Probe> runner_table(const RunnerPlaces& p) {
+    const std::string calls = shell_word(p.calls) + " ";
+    std::vector<Probe> out;
+    out.push_back({"the runner is out of its turn's reach",
+                   calls + "reach 1",
+                   detail::all_answer({"attach", "pidfd_getfd", "read", "write"}, "EPERM") +
+                       detail::all_answer({"mem", "environ", "exe", "root", "fd"}, "EACCES")});
+    out.push_back({"the runner can't be signalled", calls + "signal 1", "signal EPERM\n"});
+    out.push_back({"limits are set, and none that breaks programs",
+                   calls + "limits",
+                   "processes " + std::to_string(p.processes) + "\nfiles " +
+                       std::to_string(p.open_files) +
+                       "\ncore 1\naddress space unlimited\nfile size unlimited\n"});
+    out.push_back({"abstract sockets outside are out of reach",
+                   calls + "connect " + shell_word(p.abstract_socket),
+                   "connect EPERM\n"});
+    return out;
+}
+
+// Programs that must go on working under all that, where the machine has them.
+inline std::vector<Probe> program_table(const std::string& workspace) {
+    const std::string in = "cd -- " + shell_word(workspace) + " && ";
+    const std::string identity = "git -c user.name=n -c user.email=e ";
+    return {
+        {"git",
+         in + "git init -q one && echo a >one/file && git -C one add file && " + identity +
+             "-C one commit -qm said && git clone -q one two 2>/dev/null && cat two/file && "
+             "git init -q --shared three && git -C two log --format=%s && rm -rf one two three",
+         "a\nsaid\n"},
+        {"node",
+         "node -e 'const {Worker} = require(\"worker_threads\");"
+         "new Worker(\"console.log(6 * 7)\", {eval: true})'",
+         "42\n"},
+        {"python3",
+         "python3 -c 'import subprocess, threading\n"
+         "t = threading.Thread(target=lambda: print(6 * 7, flush=True)); t.start(); t.join()\n"
+         "subprocess.run([\"echo\", \"child\"])'",
+         "42\nchild\n"},
+        {"gcc",
+         in + "printf '#include <pthread.h>\\n#include <stdio.h>\\n#include <stdlib.h>\\n"
+              "static void* say(void* p) { return puts(\"hello\"), p; }\\n"
+              "int main(int n, char** v) { pthread_t t; pthread_create(&t, 0, say, v);\\n"
+              "pthread_join(t, 0); return malloc(n) == 0; }\\n' >hello.c && gcc -g -fsanitize=leak "
+              "-pthread hello.c -o hello && ./hello 2>&1 | grep -o -e hello -e "
+              "'ERROR: LeakSanitizer: detected memory leaks' | sort; rm -f hello hello.c",
+         "ERROR: LeakSanitizer: detected memory leaks\nhello\n"},
+    };
 }
 
 // One script that runs them all, each in a subshell, its output between two marks.

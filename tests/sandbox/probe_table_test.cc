@@ -13,10 +13,12 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sandbox/binds.h"
 #include "sandbox/layout.h"
+#include "sandbox/seccomp.h"
 #include "sandbox/workspace.h"
 #include "session.h"
 
@@ -26,8 +28,14 @@ using mosaic::sandbox::BindKind;
 using mosaic::sandbox::binds;
 using mosaic::sandbox::bwrap_argv;
 using mosaic::sandbox::BwrapOptions;
+using mosaic::sandbox::kSeccompFd;
+using mosaic::sandbox::open_program;
 using mosaic::sandbox::open_workspace;
+using mosaic::sandbox::program_file;
 using mosaic::sandbox::SandboxSpec;
+using mosaic::sandbox::seccomp_program;
+using mosaic::sandbox::SeccompFilter;
+using mosaic::sandbox::session_filter;
 using mosaic::test::Probe;
 using mosaic::test::probe_answers;
 using mosaic::test::probe_script;
@@ -49,8 +57,10 @@ struct Plan {
     SandboxSpec spec;
     std::vector<Bind> binds;
     BwrapOptions options;
+    SeccompFilter filter = session_filter(false);
     Words dropped_flags;
     bool stray_fd = false;
+    bool new_keyring = true;
 };
 
 Plan plan_of(const World& world) {
@@ -58,7 +68,18 @@ Plan plan_of(const World& world) {
     plan.spec = world.spec();
     plan.binds = binds(plan.spec);
     plan.options.directory = plan.spec.run_dir;
+    plan.options.seccomp_fd = kSeccompFd;
     return plan;
+}
+
+UniqueFd filter_of(const SeccompFilter& filter) {
+    const auto program = seccomp_program(filter);
+    REQUIRE(program.has_value());
+    const auto file = program_file(*program);
+    REQUIRE(file.has_value());
+    auto opened = open_program(file->get());
+    REQUIRE(opened.has_value());
+    return std::move(*opened);
 }
 
 // Runs a script in the runner's place.
@@ -72,11 +93,15 @@ std::string run(const World& world, const Plan& plan, const std::string& script)
         REQUIRE(hit != argv.end());
         argv.erase(hit);
     }
+    const UniqueFd filter = filter_of(plan.filter);
     const UniqueFd stray(::open("/etc/hostname", O_RDONLY | O_CLOEXEC));
-    Start start{
-        .argv = argv, .environment = world.environment(), .workspace_fd = workspace->fd.get()};
+    Start start{.argv = argv,
+                .environment = world.environment(),
+                .workspace_fd = workspace->fd.get(),
+                .new_keyring = plan.new_keyring};
+    start.more = {{filter.get(), kSeccompFd}};
     if (plan.stray_fd) {
-        start.more = {{stray.get(), 7}};
+        start.more.emplace_back(stray.get(), 7);
     }
     Session session(start);
     session.finish();
@@ -128,6 +153,25 @@ void remove(Plan& plan, const std::string& dest, bool remount) {
                                     }),
                      plan.binds.end());
     REQUIRE(plan.binds.size() == before - 1);
+}
+
+// Takes the rules of one group out of the filter.
+void drop(Plan& plan, std::string_view group) {
+    auto& rules = plan.filter.rules;
+    const size_t before = rules.size();
+    rules.erase(
+        std::remove_if(rules.begin(), rules.end(), [&](const auto& r) { return r.group == group; }),
+        rules.end());
+    REQUIRE(rules.size() < before);
+}
+
+// Makes a filter compare ioctl numbers by all their bits.
+void compare_whole(Plan& plan) {
+    for (auto& rule : plan.filter.rules) {
+        if (rule.group == "typing into terminals") {
+            rule.conditions.at(0).mask = ~uint64_t{0};
+        }
+    }
 }
 
 void add(Plan& plan, BindKind kind, const std::string& path) {
@@ -199,7 +243,7 @@ TEST_CASE("each mistake in a sandbox is noticed by the rows that are about it, a
          {"/tmp is the run's own", "the host's /tmp is hidden"}},
         {"no /tmp",
          [](Plan& plan, const ProbePlaces&) { remove(plan, "/tmp", false); },
-         {"/tmp is the run's own"}},
+         {"/tmp is the run's own", "files move and are linked across directories"}},
         {"the user's home",
          [](Plan& plan, const ProbePlaces& p) { add(plan, BindKind::read_only, p.home); },
          {"the user's ssh keys are hidden",
@@ -253,6 +297,7 @@ TEST_CASE("each mistake in a sandbox is noticed by the rows that are about it, a
          {"the workspace is read",
           "the workspace is written",
           "the workspace is at its own path",
+          "no file gets the set-user-ID bit, however it is tried",
           // bubblewrap closes the descriptor only when it binds it.
           "descriptors are 0, 1 and 2"}},
         {"a writable runner's tree",
@@ -274,7 +319,7 @@ TEST_CASE("each mistake in a sandbox is noticed by the rows that are about it, a
          {"nothing is written to /dev"}},
         {"no /dev/shm of its own",
          [](Plan& plan, const ProbePlaces&) { remove(plan, "/dev/shm", false); },
-         {"/dev/shm is bounded"}},
+         {"/dev/shm is bounded", "named semaphores work"}},
         {"the host's /dev/shm",
          [](Plan& plan, const ProbePlaces&) {
              Bind& shm = at(plan, "/dev/shm");
@@ -294,16 +339,54 @@ TEST_CASE("each mistake in a sandbox is noticed by the rows that are about it, a
          {"/sys is hidden"}},
         {"the host's System V memory",
          [](Plan& plan, const ProbePlaces&) { plan.dropped_flags = {"--unshare-ipc"}; },
-         {"shared memory of the host is out of reach", "its namespaces are its own"}},
+         {"shared memory of the host is out of reach",
+          "message queues of the host are out of reach",
+          "its namespaces are its own"}},
         {"the host's name",
          [](Plan& plan, const ProbePlaces&) { plan.dropped_flags = {"--unshare-uts"}; },
          {"its namespaces are its own"}},
         {"the host's control groups",
          [](Plan& plan, const ProbePlaces&) { plan.dropped_flags = {"--unshare-cgroup"}; },
          {"its namespaces are its own"}},
-        {"user namespaces allowed",
-         [](Plan& plan, const ProbePlaces&) { plan.options.nested = true; },
-         {"no user namespace can be made"}},
+        {"user namespaces allowed by bubblewrap and by the filter",
+         [](Plan& plan, const ProbePlaces&) {
+             plan.options.nested = true;
+             drop(plan, "user namespaces");
+         },
+         {"no user namespace can be made", "no call makes a user namespace or enters one"}},
+        {"user namespaces allowed by the filter alone",
+         [](Plan& plan, const ProbePlaces&) { drop(plan, "user namespaces"); },
+         {"no call makes a user namespace or enters one"}},
+        {"a filter without mounts",
+         [](Plan& plan, const ProbePlaces&) { drop(plan, "mounts"); },
+         {"no call of mounts is let through"}},
+        {"a filter without keyrings",
+         [](Plan& plan, const ProbePlaces&) { drop(plan, "keyrings"); },
+         {"no call of keyrings is let through", "a key of the host can't be read"}},
+        {"the host's keyring",
+         [](Plan& plan, const ProbePlaces&) { plan.new_keyring = false; },
+         {"the host's keyring isn't inherited"}},
+        {"a filter without what reaches into the kernel",
+         [](Plan& plan, const ProbePlaces&) { drop(plan, "reaching into the kernel"); },
+         {"nothing is loaded into the kernel"}},
+        {"a filter without security modules",
+         [](Plan& plan, const ProbePlaces&) { drop(plan, "security modules"); },
+         {"security modules aren't asked"}},
+        {"a filter without io_uring",
+         [](Plan& plan, const ProbePlaces&) { drop(plan, "io_uring"); },
+         {"there is no io_uring"}},
+        {"a filter for one ABI only",
+         [](Plan& plan, const ProbePlaces&) { plan.filter.foreign_refused = false; },
+         {"there is no other ABI"}},
+        {"a filter without terminals",
+         [](Plan& plan, const ProbePlaces&) { drop(plan, "typing into terminals"); },
+         {"nothing is typed into a terminal"}},
+        {"a filter that compares ioctl numbers whole",
+         [](Plan& plan, const ProbePlaces&) { compare_whole(plan); },
+         {"nothing is typed into a terminal"}},
+        {"a filter without the set-user-ID bit",
+         [](Plan& plan, const ProbePlaces&) { drop(plan, "setuid files"); },
+         {"no file gets the set-user-ID bit, however it is tried"}},
         {"a descriptor of the host",
          [](Plan& plan, const ProbePlaces&) { plan.stray_fd = true; },
          {"descriptors are 0, 1 and 2"}},
@@ -366,11 +449,13 @@ TEST_CASE("a workspace that is swapped between check and start stays the one tha
         fs::rename(real, real + ".moved");
         fs::copy(world.places().home + "/.ssh", real, fs::copy_options::recursive);
     }
+    const UniqueFd filter = filter_of(plan.filter);
     Session session(
         {.argv = bwrap_argv(
              plan.options, plan.binds, {"/bin/sh", "-c", "ls -A -- " + shell_word(real)}),
          .environment = world.environment(),
-         .workspace_fd = workspace->fd.get()});
+         .workspace_fd = workspace->fd.get(),
+         .more = {{filter.get(), kSeccompFd}}});
     session.finish();
     CHECK(session.output() == "mine\n");
     CHECK(session.errors() == "");

@@ -10,13 +10,19 @@
 #include <string>
 
 #include "sandbox/probe.h"
+#include "sandbox/seccomp.h"
 #include "session.h"
 
 using mosaic::UniqueFd;
 using mosaic::sandbox::explain;
 using mosaic::sandbox::first_error_line;
+using mosaic::sandbox::kSeccompFd;
+using mosaic::sandbox::open_program;
 using mosaic::sandbox::probe_argv;
 using mosaic::sandbox::ProbeSpec;
+using mosaic::sandbox::program_file;
+using mosaic::sandbox::seccomp_program;
+using mosaic::sandbox::session_filter;
 using mosaic::test::sandbox_works;
 using mosaic::test::Session;
 using mosaic::test::Start;
@@ -47,8 +53,17 @@ TEST_CASE("the probe passes where sessions can start, with and without network")
     for (const bool none : {false, true}) {
         ProbeSpec probe = probe_of(world);
         probe.options.network_none = none;
-        Session session(
-            {.argv = probe_argv(probe), .environment = {}, .workspace_fd = stage.get()});
+        probe.options.seccomp_fd = kSeccompFd;
+        const auto program = seccomp_program(session_filter(false));
+        REQUIRE(program.has_value());
+        const auto filter = program_file(*program);
+        REQUIRE(filter.has_value());
+        const auto opened = open_program(filter->get());
+        REQUIRE(opened.has_value());
+        Session session({.argv = probe_argv(probe),
+                         .environment = {},
+                         .workspace_fd = stage.get(),
+                         .more = {{opened->get(), kSeccompFd}}});
         session.finish();
         CHECK(session.errors() == "");
         CHECK(session.exit().exit_code == 0);

@@ -2,11 +2,15 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -33,6 +37,9 @@ constexpr const char* kBwrap = "/usr/bin/bwrap";
 constexpr const char* kRun = "r0123456789ab";
 constexpr uid_t kNobody = 65534;
 constexpr int64_t kShmBytes = int64_t{1} * 1024 * 1024;
+// Key permissions: all to whoever has it in a keyring; view, read and search to its user as well.
+constexpr unsigned kKeyOfItsKeyring = 0x3f000000;
+constexpr unsigned kKeyOfItsUser = 0x3f0b0000;
 constexpr int kPatienceMs = 60'000;  // far beyond what anything here takes
 
 std::string make_temporary(std::string pattern) {
@@ -142,16 +149,46 @@ World::World(const WorldNames& names) {
     lay_workspace(names);
     give_away(scratch_);
     give_away(tmp_);
+    lay_kernel_objects();
+}
+
+void World::lay_kernel_objects() {
     const key_t key = 0x4d6f0000 | (::getpid() & 0xffff);
     segment_ = ::shmget(key, 4096, IPC_CREAT | 0666);
     REQUIRE(segment_ >= 0);
     std::array<char, 16> text{};
     std::snprintf(text.data(), text.size(), "0x%08x", static_cast<unsigned>(key));
     places_.shm_key = text.data();
+    places_.queue = "/mosaic-sandbox-" + std::to_string(::getpid());
+    const mqd_t queue =
+        ::mq_open(places_.queue.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666, nullptr);
+    REQUIRE(queue >= 0);
+    REQUIRE(::fchmod(queue, 0666) == 0);
+    ::mq_close(queue);
+    // A keyring that all sessions started here would inherit, as a login's.
+    REQUIRE(::syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) > 0);
+    places_.kept_key = "mosaic-sandbox-kept";
+    const auto add_key = [](const char* name, unsigned permissions) {
+        const long id =
+            ::syscall(SYS_add_key, "user", name, "secret", 6UL, KEY_SPEC_SESSION_KEYRING);
+        REQUIRE(id > 0);
+        if (ordinary_uid() != ::getuid()) {
+            REQUIRE(::syscall(SYS_keyctl, KEYCTL_CHOWN, id, ordinary_uid(), ordinary_uid()) == 0);
+        }
+        REQUIRE(::syscall(SYS_keyctl, KEYCTL_SETPERM, id, permissions) == 0);
+        return id;
+    };
+    key_ = add_key("mosaic-sandbox-open", kKeyOfItsUser);
+    kept_key_ = add_key(places_.kept_key.c_str(), kKeyOfItsKeyring);
+    places_.key = std::to_string(key_);
 }
 
 World::~World() {
     ::shmctl(segment_, IPC_RMID, nullptr);
+    ::mq_unlink(places_.queue.c_str());
+    for (const long key : {key_, kept_key_}) {
+        ::syscall(SYS_keyctl, KEYCTL_UNLINK, key, KEY_SPEC_SESSION_KEYRING);
+    }
     std::error_code ignored;
     fs::remove(places_.host_shm_file, ignored);
     fs::remove_all(scratch_, ignored);
@@ -173,6 +210,8 @@ void World::lay_files() {
     write_file(places_.home + "/.claude/settings.json", "{}");
     write_file(stage_ + "/mosaic-runner", "#!/bin/sh\n[ \"$1\" = self-test ]\n");
     fs::permissions(stage_ + "/mosaic-runner", fs::perms::owner_all);
+    fs::copy_file(MOSAIC_PROBE_CALLS, stage_ + "/probe_calls");
+    places_.calls = std::string(sandbox::kStagePath) + "/probe_calls";
     const std::string bus = places_.data_root + "/bus-host";
     write_file(bus + "/sessions.json", "{}");
     write_file(bus + "/broker.sqlite", "");
@@ -246,6 +285,7 @@ Session::Session(const Start& start) {
     if (start.workspace_fd >= 0) {
         spec.descriptors.emplace_back(start.workspace_fd, sandbox::kWorkspaceFd);
     }
+    spec.new_keyring = start.new_keyring;
     spec.descriptors.insert(spec.descriptors.end(), start.more.begin(), start.more.end());
     auto spawned = process::spawn(spec);
     REQUIRE_MESSAGE(spawned.has_value(), (spawned ? "" : spawned.error().text));

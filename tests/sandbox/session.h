@@ -52,6 +52,7 @@ class World {
   private:
     void lay_files();
     void lay_workspace(const WorldNames& names);
+    void lay_kernel_objects();
 
     ProbePlaces places_;
     std::string scratch_;
@@ -60,6 +61,8 @@ class World {
     std::string stage_;
     std::string configured_;
     int segment_ = -1;
+    long key_ = -1;
+    long kept_key_ = -1;
     std::vector<UniqueFd> sockets_;
 };
 
@@ -69,6 +72,7 @@ struct Start {
     int workspace_fd = -1;                    // kWorkspaceFd inside; -1: none
     std::vector<std::pair<int, int>> more{};  // further descriptors, by mistake
     std::vector<std::string> before{};        // words in front of argv
+    bool new_keyring = true;
 };
 
 // A started bwrap with its pipes. Kills it at the end when it still runs.

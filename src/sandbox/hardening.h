@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+// What protects the machine from a session and the runner from its own turns, level by level, on or
+// off with the reason: one list for a run's manifest and for `mosaic doctor`.
+
+namespace mosaic::sandbox {
+
+struct Level {
+    std::string name;
+    bool on = false;
+    std::string reason;  // what it does; when it is off, why it is
+    std::string remedy;  // for a level that is off and needn't be; one line, else empty
+
+    bool operator==(const Level&) const = default;
+};
+
+struct HardeningFacts {
+    std::optional<bool> network_none{};  // the instance's; nothing: of no instance in particular
+    bool nested = false;                 // sandbox.nested
+    int landlock_abi = 0;                // landlock_abi()
+};
+
+// Pure. The names and their order stay the same whatever is on.
+[[nodiscard]] std::vector<Level> hardening(const HardeningFacts& facts);
+
+// What this kernel knows of Landlock; 0: nothing, or it is switched off.
+[[nodiscard]] int landlock_abi();
+
+}  // namespace mosaic::sandbox

@@ -180,17 +180,6 @@ build() {
             tail -n 40 "$log" >&2
             exit 1
         fi
-        # Percentages as they come; everything else goes to the log. 9>&-: the lock is ours alone.
-        cmake --build "$directory" 2>&1 | tee -a "$log" | awk "
-            /^\[[0-9]+\/[0-9]+\]/ {
-                split(substr(\$1, 2), n, "/")
-                n[2] += 0
-                step = int(n[1] * 10 / n[2])
-                if (step != last) { printf \"   %d of %d\n\", n[1], n[2]; fflush(); last = step }
-                next
-            }
-            /^(FAILED|ninja: (error|build stopped))/ { failed = 1 }
-            failed { print; fflush() }
-            END { exit failed }"
+        cmake --build "$directory" 2>&1 | tee -a "$log" | tools/progress
     ' build "$log" "$directory" "$preset" "$@" 9>&-
 }

@@ -12,8 +12,6 @@
 namespace mosaic::cli {
 namespace {
 
-constexpr int kLandlockScopeAbi = 6;
-
 std::string_view status_of(Health health) {
     switch (health) {
         case Health::fine:
@@ -156,18 +154,8 @@ Finding judge_namespaces(const NamespaceSysctls& sysctls) {
     return out;
 }
 
-Finding judge_landlock(int abi) {
-    const std::string detail = abi == 0 ? "none" : "ABI " + std::to_string(abi);
-    if (abi >= kLandlockScopeAbi) {
-        return {"landlock", Health::fine, detail, ""};
-    }
-    return {"landlock",
-            Health::weaker,
-            detail +
-                ": turns can reach abstract sockets of the host with network: host, and signal "
-                "their runner",
-            "run Linux 6.12 or later with Landlock switched on (lsm=landlock,...), or use network: "
-            "none"};
+Finding judge_level(const sandbox::Level& level) {
+    return {level.name, level.on ? Health::fine : Health::weaker, level.reason, level.remedy};
 }
 
 Finding judge_bwrap(const std::string& path, std::string_view version, std::string_view help) {

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sandbox/hardening.h"
 #include "wire/json.h"
 
 // What `mosaic doctor` found: pure values and their texts. doctor.cc finds them.
@@ -52,8 +53,8 @@ struct NamespaceSysctls {
 
 [[nodiscard]] Finding judge_namespaces(const NamespaceSysctls& sysctls);
 
-// 0: no Landlock.
-[[nodiscard]] Finding judge_landlock(int abi);
+// A level that is off makes sessions weaker and refuses nothing.
+[[nodiscard]] Finding judge_level(const sandbox::Level& level);
 
 // What `bwrap --version` and `bwrap --help` printed.
 [[nodiscard]] Finding judge_bwrap(const std::string& path,

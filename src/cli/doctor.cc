@@ -21,7 +21,9 @@
 #include "process/files.h"
 #include "process/pidfd.h"
 #include "registry/layout.h"
+#include "sandbox/hardening.h"
 #include "sandbox/probe.h"
+#include "sandbox/seccomp.h"
 #include "sandbox/status.h"
 #include "sandbox/workspace.h"
 #include "wire/codes.h"
@@ -30,8 +32,7 @@
 namespace mosaic::cli {
 namespace {
 
-constexpr int kSoPeerPidfd = 77;           // SO_PEERPIDFD, Linux 6.5; Debian 12's headers lack it
-constexpr uint32_t kLandlockVersion = 1U;  // LANDLOCK_CREATE_RULESET_VERSION
+constexpr int kSoPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5; Debian 12's headers lack it
 
 using Findings = std::vector<Finding>;
 
@@ -57,11 +58,6 @@ Finding namespaces() {
     return judge_namespaces({sysctl("/proc/sys/user/max_user_namespaces"),
                              sysctl("/proc/sys/kernel/unprivileged_userns_clone"),
                              sysctl("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")});
-}
-
-Finding landlock() {
-    const long abi = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kLandlockVersion);
-    return judge_landlock(abi > 0 ? static_cast<int>(abi) : 0);
 }
 
 Finding pidfds() {
@@ -145,6 +141,13 @@ Finding bwrap(const std::string& path) {
     return judge_bwrap(path, version->out, help->out + help->errors);
 }
 
+Result<UniqueFd> filter_of(bool nested) {
+    MOSAIC_TRY_ASSIGN(const std::string program,
+                      sandbox::seccomp_program(sandbox::session_filter(nested)));
+    MOSAIC_TRY_ASSIGN(const UniqueFd file, sandbox::program_file(program));
+    return sandbox::open_program(file.get());
+}
+
 // A launch's own flags around the runner's self-test.
 Finding sandbox_probe(const config::SystemConfig& system, const sandbox::Layout& layout) {
     const auto runner = find_beside("mosaic-runner");
@@ -157,10 +160,17 @@ Finding sandbox_probe(const config::SystemConfig& system, const sandbox::Layout&
     probe.shm_bytes = system.limits.shm_bytes;
     probe.options.bwrap = system.sandbox.bwrap;
     probe.options.nested = system.sandbox.nested;
+    probe.options.seccomp_fd = sandbox::kSeccompFd;
+    const auto filter = filter_of(system.sandbox.nested);
+    if (!filter) {
+        return {"sandbox", Health::refuses, filter.error().text, ""};
+    }
     const UniqueFd status(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     const UniqueFd stage(::open(probe.stage_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     ChildSpec child = small_child(probe.options.bwrap, sandbox::probe_argv(probe));
-    child.descriptors = {{status.get(), sandbox::kStatusFd}, {stage.get(), sandbox::kWorkspaceFd}};
+    child.descriptors = {{status.get(), sandbox::kStatusFd},
+                         {stage.get(), sandbox::kWorkspaceFd},
+                         {filter->get(), sandbox::kSeccompFd}};
     const auto result = run_child(child);
     if (!result) {
         return from("sandbox",
@@ -251,7 +261,16 @@ void check_machine(Findings& out) {
     out.push_back(io_uring());
     out.push_back(pidfds());
     out.push_back(namespaces());
-    out.push_back(landlock());
+}
+
+// The levels that don't depend on the instance.
+void check_hardening(bool nested, Findings& out) {
+    sandbox::HardeningFacts facts;
+    facts.nested = nested;
+    facts.landlock_abi = sandbox::landlock_abi();
+    for (const sandbox::Level& level : sandbox::hardening(facts)) {
+        out.push_back(judge_level(level));
+    }
 }
 
 void check_config(const Context& context, Findings& out) {
@@ -266,6 +285,7 @@ void check_config(const Context& context, Findings& out) {
                    system->file.empty() ? "no system file; all defaults" : system->file,
                    ""});
     out.push_back(who_we_are(system->user));
+    check_hardening(system->sandbox.nested, out);
     out.push_back(bwrap(system->sandbox.bwrap));
     const auto layout = sandbox::read_layout();
     if (layout && layout->missing.empty()) {

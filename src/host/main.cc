@@ -122,6 +122,9 @@ int serve(const Arguments& arguments) {
     for (const std::string& warning : settings.layout.warnings) {
         log_line("warning: " + warning);
     }
+    if (const auto prepared = prepare_hardening(settings); !prepared) {
+        return refuse(prepared.error());
+    }
     auto root =
         open_data_root(config::data_root_of(settings.system, arguments.data, settings.business.id),
                        settings.business.id);

@@ -7,6 +7,8 @@
 #include "registry/layout.h"
 #include "sandbox/binds.h"
 #include "sandbox/environment.h"
+#include "sandbox/hardening.h"
+#include "sandbox/seccomp.h"
 #include "wire/json.h"
 
 namespace mosaic::host {
@@ -122,19 +124,16 @@ std::vector<harness::ManifestBind> manifest_binds(const std::vector<sandbox::Bin
     return out;
 }
 
-std::vector<harness::ManifestLevel> hardening(const config::Instance& instance) {
-    const bool none = instance.network == config::Network::none;
-    return {
-        {"namespaces", "on", "user, pid, ipc, uts, cgroup and mount namespaces of its own"},
-        {"capabilities", "on", "all dropped"},
-        {"nested-user-namespaces", "on", "making further ones is refused"},
-        {"network",
-         none ? "on" : "off",
-         none ? "a namespace of its own" : "the role's network is host"},
-        {"keyring", "on", "an empty session keyring of its own"},
-        {"seccomp", "off", "this version loads no filter"},
-        {"cgroup", "off", "this version makes no cgroups"},
-    };
+std::vector<harness::ManifestLevel> manifest_levels(const PlanFacts& f) {
+    sandbox::HardeningFacts facts;
+    facts.network_none = f.instance.network == config::Network::none;
+    facts.nested = f.settings.system.sandbox.nested;
+    facts.landlock_abi = f.settings.landlock_abi;
+    std::vector<harness::ManifestLevel> out;
+    for (const sandbox::Level& level : sandbox::hardening(facts)) {
+        out.push_back({level.name, level.on ? "on" : "off", level.reason});
+    }
+    return out;
 }
 
 // The directories and files of a run, parents first.
@@ -159,7 +158,7 @@ Result<std::vector<Step>> run_steps(const PlanFacts& f,
     more.bwrap_version = f.bwrap_version;
     more.mosaic_version = MOSAIC_VERSION;
     more.binds = manifest_binds(binds);
-    more.hardening = hardening(f.instance);
+    more.hardening = manifest_levels(f);
     steps.push_back(file(in_run(registry::kManifest), harness::manifest(run, more)));
     steps.push_back(file(in_run(registry::kSessionFile),
                          json::dump_pretty(harness::session_file(run).to_value())));
@@ -208,6 +207,7 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace) {
     options.directory = paths.run_dir;
     options.network_none = f.instance.network == config::Network::none;
     options.nested = f.settings.system.sandbox.nested;
+    options.seccomp_fd = sandbox::kSeccompFd;
 
     Plan plan;
     plan.seat = f.ask.target;
@@ -217,6 +217,7 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace) {
     plan.may_launch = f.instance.may_launch();
     plan.workspace = workspace.path;
     plan.workspace_fd = std::move(workspace.fd);
+    MOSAIC_TRY_ASSIGN(plan.seccomp_fd, sandbox::open_program(f.settings.seccomp.get()));
     MOSAIC_TRY_ASSIGN(plan.files, run_steps(f, run, binds));
     plan.argv = sandbox::bwrap_argv(options, binds, sandbox::runner_command(paths.run_dir));
     plan.env = std::move(env.variables);

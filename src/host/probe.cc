@@ -6,6 +6,7 @@
 
 #include "harness/module.h"
 #include "host/log.h"
+#include "sandbox/seccomp.h"
 #include "sandbox/status.h"
 
 namespace mosaic::host {
@@ -49,6 +50,7 @@ void Probe::start(const sandbox::FileIdentity& identity) {
     probe.shm_bytes = settings_.system.limits.shm_bytes;
     probe.options.bwrap = settings_.system.sandbox.bwrap;
     probe.options.nested = settings_.system.sandbox.nested;
+    probe.options.seccomp_fd = sandbox::kSeccompFd;
     process::SpawnSpec spec;
     spec.path = probe.options.bwrap;
     spec.argv = sandbox::probe_argv(probe);
@@ -58,6 +60,11 @@ void Probe::start(const sandbox::FileIdentity& identity) {
     keep.emplace_back(::open(probe.stage_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     spec.descriptors = {{keep[0].get(), sandbox::kStatusFd},
                         {keep[1].get(), sandbox::kWorkspaceFd}};
+    // Without it bwrap says that it can't read the filter, which is the truth.
+    if (auto filter = sandbox::open_program(settings_.seccomp.get())) {
+        spec.descriptors.emplace_back(filter->get(), sandbox::kSeccompFd);
+        keep.push_back(std::move(*filter));
+    }
     try_job_ = children_.run(std::move(spec), std::move(keep), kProbeTakes);
     process::SpawnSpec version;
     version.path = probe.options.bwrap;

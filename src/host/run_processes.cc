@@ -96,7 +96,8 @@ Result<void> Runs::spawn_outer(uint32_t index) {
                         {s.runner_log.get(), 1},
                         {s.runner_log.get(), 2},
                         {status.write.get(), sandbox::kStatusFd},
-                        {s.plan.workspace_fd.get(), sandbox::kWorkspaceFd}};
+                        {s.plan.workspace_fd.get(), sandbox::kWorkspaceFd},
+                        {s.plan.seccomp_fd.get(), sandbox::kSeccompFd}};
     spec.new_keyring = true;
     spec.oom_score_adj = kSessionOomScore;
     MOSAIC_TRY_ASSIGN(process::Spawned child, process::spawn(spec));
@@ -116,6 +117,7 @@ Result<void> Runs::spawn_outer(uint32_t index) {
     ring.read(s.status_op, s.status_pipe.get(), s.status_buffer.data(), s.status_buffer.size());
     // The child has a table of descriptors of its own, so ours of its ends can go at once.
     s.plan.workspace_fd.reset();
+    s.plan.seccomp_fd.reset();
     s.runner_log.reset();
     return {};
 }

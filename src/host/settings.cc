@@ -4,6 +4,8 @@
 
 #include "host/stage.h"
 #include "process/files.h"
+#include "sandbox/hardening.h"
+#include "sandbox/seccomp.h"
 
 namespace mosaic::host {
 namespace {
@@ -40,6 +42,15 @@ Result<void> stage_modules(Settings& settings, const DataRoot& root) {
         return {};
     }
     MOSAIC_TRY_ASSIGN(settings.stages[""], stage_tree(root, settings.programs.runner, {}));
+    return {};
+}
+
+Result<void> prepare_hardening(Settings& settings) {
+    MOSAIC_TRY_ASSIGN(
+        const std::string program,
+        sandbox::seccomp_program(sandbox::session_filter(settings.system.sandbox.nested)));
+    MOSAIC_TRY_ASSIGN(settings.seccomp, sandbox::program_file(program));
+    settings.landlock_abi = sandbox::landlock_abi();
     return {};
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/unique_fd.h"
 #include "config/config.h"
 #include "harness/module.h"
 #include "host/data_root.h"
@@ -27,6 +28,8 @@ struct Settings {
     config::Environment env;
     harness::ModuleSet modules;
     sandbox::Layout layout;
+    UniqueFd seccomp;      // the file of sandbox::program_file
+    int landlock_abi = 0;  // of this kernel
     Programs programs;
     // The staged tree of each module; "" is any of them, or one without a module, for the probe.
     std::map<std::string, std::string> stages;
@@ -34,6 +37,9 @@ struct Settings {
 
 // Lays the staged trees of all modules that loaded.
 [[nodiscard]] Result<void> stage_modules(Settings& settings, const DataRoot& root);
+
+// Prepares what every session is hardened with: the system call filter, and what the kernel has.
+[[nodiscard]] Result<void> prepare_hardening(Settings& settings);
 
 // What the broker decides by.
 [[nodiscard]] wire::BrokerConfig broker_config(const Settings& settings);

@@ -234,6 +234,16 @@ Result<std::string> read_file_beneath(int parent, const std::string& name, uint6
     return read_regular(file, name, bytes_max);
 }
 
+Result<std::string> read_file_in(int parent, const std::string& name, uint64_t bytes_max) {
+    MOSAIC_TRY(check_segment(name));
+    const UniqueFd file(
+        ::openat(parent, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (!file.valid()) {
+        return open_error(errno, name);
+    }
+    return read_regular(file, name, bytes_max);
+}
+
 Result<std::string> read_file(const std::string& path, uint64_t bytes_max) {
     if (path.empty() || path.find('\0') != std::string::npos) {
         return fail(Code::invalid, "\"" + path + "\" is not a path");

@@ -31,6 +31,12 @@ namespace mosaic::process {
                                                     const std::string& name,
                                                     uint64_t bytes_max);
 
+// Reads a regular file of `parent` itself, `name` being one segment: no link, otherwise the same.
+// For where openat2(2) is denied: inside a session.
+[[nodiscard]] Result<std::string> read_file_in(int parent,
+                                               const std::string& name,
+                                               uint64_t bytes_max);
+
 // Reads a whole file by path (links allowed), at most bytes_max bytes; regular files only.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, uint64_t bytes_max);
 

@@ -26,7 +26,7 @@ Result<UniqueFd> open_segment(int parent, const char* name) {
 
 Result<json::Value> read_json(int directory, const std::string& name) {
     MOSAIC_TRY_ASSIGN(const std::string text,
-                      process::read_file_beneath(directory, name, kFileBytesMax));
+                      process::read_file_in(directory, name, kFileBytesMax));
     auto value = json::parse(text, {limits::kFileDepthMax});
     if (!value) {
         return fail(value.error().code, name + ": " + value.error().text);

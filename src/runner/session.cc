@@ -333,6 +333,9 @@ void limit(__rlimit_resource_t resource, int64_t most) {
 void set_limits(const wire::SessionLimits& limits) {
     limit(RLIMIT_NPROC, limits.processes);
     limit(RLIMIT_NOFILE, limits.open_files);
+    // 1 and not 0: to the kernel 1 also means no core for a program that the machine's core_pattern
+    // pipes to, which would put a session's memory, credentials included, where others collect it.
+    limit(RLIMIT_CORE, 1);
 }
 
 // Standard input has nothing more to say; /dev/null in its place frees the pipe.

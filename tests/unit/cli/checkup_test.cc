@@ -56,10 +56,12 @@ TEST_CASE("each sysctl that forbids user namespaces is named") {
     CHECK(cli::judge_namespaces({"1\n", "1\n", "1\n"}).health == Health::weaker);
 }
 
-TEST_CASE("Landlock without scopes is weaker, never a refusal") {
-    CHECK(cli::judge_landlock(0).health == Health::weaker);
-    CHECK(cli::judge_landlock(5).health == Health::weaker);
-    CHECK(cli::judge_landlock(6).health == Health::fine);
+TEST_CASE("a level of hardening that is off is weaker, never a refusal") {
+    const Finding off = cli::judge_level({"landlock-scope", false, "too old", "a newer kernel"});
+    CHECK(off.health == Health::weaker);
+    CHECK(off.detail == "too old");
+    CHECK(off.remedy == "a newer kernel");
+    CHECK(cli::judge_level({"seccomp", true, "a filter", ""}).health == Health::fine);
 }
 
 TEST_CASE("a bwrap without a needed option refuses with the version to install") {

@@ -139,6 +139,20 @@ TEST_CASE("only regular files beneath the directory are read, and never more tha
     CHECK(code_of(read_file_beneath(scratch.fd(), "d/ten/x", 9)) == Code::unsafe);
 }
 
+TEST_CASE("a file of the directory itself is read without openat2") {
+    using mosaic::process::read_file_in;
+    const Scratch scratch;
+    scratch.file("ten", "0123456789");
+    scratch.directory("d", 0700);
+    scratch.link("ten", "link");
+    CHECK(read_file_in(scratch.fd(), "ten", 10).value() == "0123456789");
+    CHECK(code_of(read_file_in(scratch.fd(), "ten", 9)) == Code::too_large);
+    CHECK(code_of(read_file_in(scratch.fd(), "none", 9)) == Code::missing);
+    CHECK(code_of(read_file_in(scratch.fd(), "link", 10)) == Code::unsafe);
+    CHECK(code_of(read_file_in(scratch.fd(), "d", 9)) == Code::unsafe);
+    CHECK(code_of(read_file_in(scratch.fd(), "d/ten", 9)) == Code::invalid);
+}
+
 TEST_CASE("a planted FIFO, socket or device blocks nobody and is refused") {
     const Scratch scratch;
     REQUIRE(::mkfifo(scratch.at("fifo").c_str(), 0600) == 0);

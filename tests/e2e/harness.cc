@@ -51,13 +51,20 @@ std::string scratch_base() {
 }
 
 std::string installed_prefix(World::Runner runner) {
-    const char* name = runner == World::Runner::real ? "MOSAIC_E2E_PREFIX" : "MOSAIC_E2E_PUPPET";
-    const char* given = std::getenv(name);
+    struct Place {
+        const char* variable;
+        const char* below_build;
+    };
+
+    const Place place = runner == World::Runner::real ? Place{"MOSAIC_E2E_PREFIX", "/e2e/prefix"}
+                        : runner == World::Runner::puppet
+                            ? Place{"MOSAIC_E2E_PUPPET", "/e2e/prefix-puppet"}
+                            : Place{"MOSAIC_E2E_WEAK", "/e2e/prefix-weak"};
+    const char* given = std::getenv(place.variable);
     if (given != nullptr && *given != '\0') {
         return given;
     }
-    return std::string(MOSAIC_BUILD_DIR) +
-           (runner == World::Runner::real ? "/e2e/prefix" : "/e2e/prefix-puppet");
+    return std::string(MOSAIC_BUILD_DIR) + place.below_build;
 }
 
 // Zombies read as empty here and so never match.

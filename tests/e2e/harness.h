@@ -39,6 +39,8 @@ class World {
         real,
         // A stand-in for mosaic-runner that a test drives: see puppet.h.
         puppet,
+        // The real one, which lacks what the variable WEAK_RUNNER says: see weak_runner.cc.
+        weak,
     };
 
     explicit World(Runner runner = Runner::real);

@@ -265,6 +265,15 @@ void check_machine(Findings& out) {
 
 // The levels that don't depend on the instance.
 void check_hardening(bool nested, Findings& out) {
+    if (nested) {
+        // Ours and not the host's, but both are usually started by the same user's manager.
+        const auto safe = sandbox::check_nested(sysctl("/proc/self/cgroup"));
+        out.push_back(safe ? Finding{"sandbox.nested", Health::fine, "no group can be written", ""}
+                           : Finding{"sandbox.nested",
+                                     Health::refuses,
+                                     safe.error().text,
+                                     "switch it off, or run the host without Delegate="});
+    }
     sandbox::HardeningFacts facts;
     facts.nested = nested;
     facts.landlock_abi = sandbox::landlock_abi();

@@ -10,6 +10,8 @@
 namespace mosaic::host {
 namespace {
 
+constexpr uint64_t kCgroupBytesMax = uint64_t{64} * 1024;
+
 Result<std::string> find_beside(const std::string& directory, const std::string& name) {
     const std::string here = directory + "/" + name;
     const std::string apart = directory + "/../libexec/mosaic/" + name;
@@ -46,6 +48,11 @@ Result<void> stage_modules(Settings& settings, const DataRoot& root) {
 }
 
 Result<void> prepare_hardening(Settings& settings) {
+    if (settings.system.sandbox.nested) {
+        MOSAIC_TRY_ASSIGN(const std::string groups,
+                          process::read_file("/proc/self/cgroup", kCgroupBytesMax));
+        MOSAIC_TRY(sandbox::check_nested(groups));
+    }
     MOSAIC_TRY_ASSIGN(
         const std::string program,
         sandbox::seccomp_program(sandbox::session_filter(settings.system.sandbox.nested)));

@@ -81,6 +81,30 @@ std::vector<Level> hardening(const HardeningFacts& facts) {
     };
 }
 
+Result<void> check_nested(std::string_view own_groups, const std::string& root) {
+    // "0::/path", the line of cgroup2; others are of the older kind, which namespaces can't mount.
+    constexpr std::string_view kUnified = "0::";
+    size_t at = 0;
+    while (at < own_groups.size() && !own_groups.substr(at).starts_with(kUnified)) {
+        const size_t end = own_groups.find('\n', at);
+        at = end == std::string_view::npos ? own_groups.size() : end + 1;
+    }
+    if (at >= own_groups.size()) {
+        return {};
+    }
+    at += kUnified.size();
+    const std::string group(own_groups.substr(at, own_groups.find('\n', at) - at));
+    for (const char* name : {"/cgroup.kill", "/cgroup.procs"}) {
+        const std::string path = root + group + name;
+        if (::access(path.c_str(), W_OK) == 0) {
+            return fail(Code::unsafe,
+                        "sandbox.nested: a session could write " + path +
+                            " from a namespace of its own, and so kill the host");
+        }
+    }
+    return {};
+}
+
 int landlock_abi() {
     const long abi =
         ::syscall(SYS_landlock_create_ruleset, nullptr, std::size_t{0}, kCreateRulesetVersion);

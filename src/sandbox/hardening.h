@@ -2,7 +2,10 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/error.h"
 
 // What protects the machine from a session and the runner from its own turns, level by level, on or
 // off with the reason: one list for a run's manifest and for `mosaic doctor`.
@@ -26,6 +29,13 @@ struct HardeningFacts {
 
 // Pure. The names and their order stay the same whatever is on.
 [[nodiscard]] std::vector<Level> hardening(const HardeningFacts& facts);
+
+// Whether sandbox.nested would let a session kill the host: a nested namespace can mount the
+// control group that the session shares with the host, and may write there what their user may.
+// Code::unsafe says so. `own_groups` is the content of /proc/self/cgroup; `root` is where cgroup2
+// is mounted.
+[[nodiscard]] Result<void> check_nested(std::string_view own_groups,
+                                        const std::string& root = "/sys/fs/cgroup");
 
 // What this kernel knows of Landlock; 0: nothing, or it is switched off.
 [[nodiscard]] int landlock_abi();

@@ -322,6 +322,21 @@ TEST_CASE("a session that has used up its processes keeps no other from starting
     world.launch("coder");
 }
 
+TEST_CASE("sandboxes inside a session work where they are asked for and nowhere else") {
+    for (const bool nested : {false, true}) {
+        CAPTURE(nested);
+        World world;
+        world.system.set("sandbox", object({{"nested", nested}}));
+        world.start();
+        world.launch("coder");
+        const std::string inner =
+            "bwrap --ro-bind / / --dev /dev --proc /proc --unshare-pid echo inside 2>/dev/null; "
+            "unshare --user --map-root-user --mount sh -c 'mount -t tmpfs none /tmp && echo "
+            "mounted' 2>/dev/null || echo refused";
+        CHECK(world.ask("coder", inner) == (nested ? "inside\nmounted\n" : "refused\n"));
+    }
+}
+
 TEST_CASE("the manifest and the doctor name each level of hardening with its reason") {
     World world;
     world.set_var("coder", "network", "none");

@@ -5,9 +5,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
+using mosaic::sandbox::check_nested;
 using mosaic::sandbox::hardening;
 using mosaic::sandbox::HardeningFacts;
 using mosaic::sandbox::Level;
@@ -43,6 +47,23 @@ TEST_CASE("the network is the role's choice") {
 TEST_CASE("nested sandboxes switch a level off") {
     CHECK(level({.nested = false}, "nested-user-namespaces").on);
     CHECK_FALSE(level({.nested = true}, "nested-user-namespaces").on);
+}
+
+TEST_CASE("nested sandboxes are refused where a session could kill the host") {
+    std::string root = std::string(MOSAIC_BUILD_DIR) + "/cgroup-XXXXXX";
+    REQUIRE(::mkdtemp(root.data()) != nullptr);
+    std::filesystem::create_directories(root + "/ours/host");
+    std::filesystem::create_directories(root + "/theirs");
+    std::ofstream(root + "/ours/host/cgroup.procs") << "";
+    CHECK(check_nested("0::/theirs\n", root).has_value());
+    CHECK(check_nested("", root).has_value());
+    CHECK(check_nested("4:memory:/ours/host\n", root).has_value());
+    const auto refused = check_nested("12:pids:/x\n0::/ours/host\n", root);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code == mosaic::Code::unsafe);
+    CHECK(refused.error().text.find("/ours/host/cgroup.procs") != std::string::npos);
+    CHECK_FALSE(check_nested("0::/ours/host", root).has_value());
+    std::filesystem::remove_all(root);
 }
 
 TEST_CASE("the names are the same on every machine, and each level has a reason") {

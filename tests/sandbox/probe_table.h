@@ -127,6 +127,16 @@ inline void add_hidden(std::vector<Probe>& out, const ProbePlaces& p) {
     absent("the host's /dev/shm is hidden", p.host_shm_file);
     absent("/sys is hidden", "/sys");
     absent("/boot is hidden", "/boot");
+    absent("/mnt is hidden", "/mnt");
+    absent("/srv is hidden", "/srv");
+    absent("the system's D-Bus is hidden", "/run/dbus");
+    absent("the users' runtime directories are hidden", "/run/user");
+    absent("a container engine's socket is hidden", "/var/run/docker.sock");
+    absent("there is no device of the memory", "/dev/mem");
+    absent("there is no device of the kernel's log", "/dev/kmsg");
+    absent("there is no device of virtual machines", "/dev/kvm");
+    absent("there is no device of file systems", "/dev/fuse");
+    absent("there is no device of tunnels", "/dev/net");
     absent("/var is hidden but for the way to what is bound", "/var/lib");
     out.push_back({"no sibling of the run directory is listed",
                    "ls -A -- " + shell_word(p.run_dir.substr(0, p.run_dir.rfind('/'))),
@@ -185,6 +195,13 @@ inline void add_protected(std::vector<Probe>& out, const ProbePlaces& p) {
                    "try ln -- " + shell_word(p.run_dir + "/runner.log") + " " +
                        shell_word(p.run_dir + "/rw/log"),
                    "Invalid cross-device link\n"});
+    out.push_back({"the runner's program can't be written",
+                   "refused tee -a /run/mosaic/mosaic-runner",
+                   "refused\n"});
+    out.push_back({"the machine can't be asked to restart",
+                   "refused tee -a /proc/sysrq-trigger",
+                   "refused\n"});
+    out.push_back({"the kernel's log can't be read", "refused head -c 1 /proc/kmsg", "refused\n"});
     out.push_back({"kernel settings can't be changed",
                    "refused tee -a /proc/sys/kernel/core_pattern",
                    "refused\n"});

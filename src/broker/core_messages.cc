@@ -96,6 +96,7 @@ Result<std::optional<Outcome>> Core::check_send(const wire::Request& request,
                                        std::to_string(limits::kMessageBodyBytesMax)));
     }
     bool answers_its_asker = false;
+    bool first_answer = false;
     if (!args.in_reply_to.empty()) {
         MOSAIC_TRY_ASSIGN(const auto answered,
                           store_.find_message(parse_number('m', args.in_reply_to)));
@@ -107,6 +108,8 @@ Result<std::optional<Outcome>> Core::check_send(const wire::Request& request,
         }
         answers_its_asker =
             args.message_class == wire::MessageClass::reply && answered->from == args.to;
+        MOSAIC_TRY_ASSIGN(const auto earlier, store_.reply_to(args.to, answered->number));
+        first_answer = answers_its_asker && !earlier;
     }
     if (sender.run.empty()) {
         return std::optional<Outcome>();  // the human may, always
@@ -120,6 +123,11 @@ Result<std::optional<Outcome>> Core::check_send(const wire::Request& request,
             error(request.id,
                   BusError::not_authorized,
                   "message.send isn't in the authority of " + sender.seat.instance));
+    }
+    // The first answer to a question has its place whatever else is queued: there are no more of
+    // these than questions, and a run that may not answer could never go on.
+    if (first_answer) {
+        return std::optional<Outcome>();
     }
     // Before the gate: a call that fails on its quota must not use an allowance up.
     MOSAIC_TRY_ASSIGN(auto full, check_quota(request, args, sender));

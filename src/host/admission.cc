@@ -121,38 +121,22 @@ class Gatherer {
                          why.reason + (why.remedy.empty() ? "" : "; " + why.remedy));
     }
 
+    // The settings' places, and the directories of the programs that this route brings.
     [[nodiscard]] std::vector<sandbox::Place> places() const {
-        const Settings& s = settings();
-        sandbox::PlaceFacts facts;
-        facts.layout = &s.layout;
-        const auto variable = [&](const char* name) {
-            const auto found = s.env.find(name);
-            return found == s.env.end() ? std::string() : found->second;
+        std::vector<sandbox::Place> out = settings().places.at(instance_->name);
+        const auto add = [&](const std::string& real) {
+            sandbox::Place place;
+            place.path = real.substr(0, std::max<size_t>(real.rfind('/'), 1));
+            place.what = "the program directory";
+            out.push_back(std::move(place));
         };
-        facts.home = variable("HOME");
-        facts.config_home = variable("XDG_CONFIG_HOME");
-        facts.data_roots = {parts_.root.path, s.system.data_root};
-        facts.config_dirs = {s.system.directory};
-        facts.config_files = {s.system.file, s.business.file};
-        facts.roles_dir = s.system.roles_dir;
-        facts.plugin_dirs = s.system.plugin_dirs;
-        for (const auto& [name, module] : s.modules.modules) {
-            facts.module_dirs.push_back(module.directory);
-        }
-        facts.programs = {s.programs.broker, s.programs.runner};
         if (route_.program) {
-            facts.programs.push_back(route_.program->real);
+            add(route_.program->real);
         }
         for (const auto& [name, helper] : route_.helpers) {
-            facts.programs.push_back(helper.real);
+            add(helper.real);
         }
-        for (const auto& [name, other] : s.business.roles) {
-            if (name != instance_->name) {
-                facts.others.push_back({name, other.workspace, other.shared_workspace});
-            }
-        }
-        facts.shared = instance_->shared_workspace;
-        return sandbox::resolve_places(sandbox::forbidden_places(facts));
+        return out;
     }
 
     bool workspace() {

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <utility>
@@ -22,6 +23,8 @@ using launch::EventKind;
 using wire::Reply;
 using wire::Request;
 
+// Run names in one `bound` request; with quotes and commas each takes 16 bytes.
+constexpr size_t kCandidatesPerFrame = 20'000;
 constexpr int64_t kRestartMsMin = 50;
 constexpr int64_t kRestartMsMax = 5'000;
 
@@ -322,9 +325,21 @@ void BrokerLink::on_config_reply(const Reply& reply) {
         return;
     }
     state_ = State::asking;
+    bound_ = wire::BoundResult{};
+    asked_about_ = 0;
+    ask_bound();
+}
+
+// One page of names: each request and each answer must fit a frame.
+void BrokerLink::ask_bound() {
+    const size_t end = std::min(asked_about_ + kCandidatesPerFrame, candidates_.size());
+    wire::BoundArgs args;
+    args.runs.assign(candidates_.begin() + static_cast<std::ptrdiff_t>(asked_about_),
+                     candidates_.begin() + static_cast<std::ptrdiff_t>(end));
+    asked_about_ = end;
     Pending pending;
     pending.kind = Kind::bound;
-    send_request("bound", wire::BoundArgs{candidates_}.to_value(), std::move(pending));
+    send_request("bound", args.to_value(), std::move(pending));
 }
 
 void BrokerLink::on_bound_reply(const Reply& reply) {
@@ -333,11 +348,17 @@ void BrokerLink::on_bound_reply(const Reply& reply) {
         lose("no list of bound runs: " + (reply.ok ? bound.error().text : reply.message));
         return;
     }
+    bound_.bound = std::move(bound->bound);
+    bound_.known.insert(bound_.known.end(), bound->known.begin(), bound->known.end());
+    if (asked_about_ < candidates_.size()) {
+        ask_bound();
+        return;
+    }
     state_ = State::ready;
     restarts_ = 0;
     BrokerNews news;
     news.kind = BrokerNews::Kind::ready;
-    news.bound = std::move(*bound);
+    news.bound = std::move(bound_);
     news_.push_back(std::move(news));
     send_ends();
 }
@@ -431,11 +452,14 @@ void BrokerLink::send_ends() {
 void BrokerLink::on_end_reply(const Pending& pending, const Reply& reply) {
     auto result = wire::EndLaunchResult::from(reply.result);
     if (!reply.ok || !result) {
-        // It must not be lost: a broker whose disk is full, say, is asked again.
-        log_line("the end of run " + pending.end.run + " isn't recorded yet: " +
-                 (reply.ok ? result.error().text : reply.error + " " + reply.message));
+        // It must not be lost: a broker whose disk is full, say, is asked again, for all that wait
+        // at once.
         ends_.push_back(pending);
-        loop_.set_timer(TimerKind::ends_retry, 0, 0, seconds(1));
+        if (!std::exchange(ends_retry_armed_, true)) {
+            log_line("the broker can't record ends now; asking again: " +
+                     (reply.ok ? result.error().text : reply.error + " " + reply.message));
+            loop_.set_timer(TimerKind::ends_retry, 0, 0, seconds(1));
+        }
         return;
     }
     BrokerNews news;
@@ -448,15 +472,13 @@ void BrokerLink::on_end_reply(const Pending& pending, const Reply& reply) {
         loop_.post(pending.slot, EventKind::ended);
         return;
     }
-    const bool first = news.end.first;
     news.kind = BrokerNews::Kind::recovered;
     news.leftover = pending.leftover;
     news_.push_back(std::move(news));
-    loop_.post(pending.leftover,
-               first ? launch::LeftoverEvent::ended : launch::LeftoverEvent::ended_before);
 }
 
 void BrokerLink::on_ends_retry() {
+    ends_retry_armed_ = false;
     if (ready()) {
         send_ends();
     }

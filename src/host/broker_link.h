@@ -138,6 +138,7 @@ class BrokerLink {
     void handle_request(const wire::Request& request);
     void on_config_reply(const wire::Reply& reply);
     void on_bound_reply(const wire::Reply& reply);
+    void ask_bound();
     void on_authorize_reply(const Pending& pending, const wire::Reply& reply);
     void on_bind_reply(const Pending& pending, const wire::Reply& reply);
     void on_end_reply(const Pending& pending, const wire::Reply& reply);
@@ -164,6 +165,9 @@ class BrokerLink {
     std::map<int64_t, Pending> pending_;
     std::map<int64_t, int64_t> asked_;  // request_id of news -> the living broker's id of it
     int64_t next_asked_ = 1;
+    wire::BoundResult bound_;  // the answers so far
+    size_t asked_about_ = 0;   // of the candidates
+    bool ends_retry_armed_ = false;
     std::deque<Pending> ends_;  // endings to send when a broker is ready
     std::deque<BrokerNews> news_;
     reactor::Op recv_op_;

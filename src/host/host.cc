@@ -82,7 +82,8 @@ Result<void> Host::set_up() {
                       *log_,
                       registry::runs_dir(root_.path, settings_.business.id),
                       settings_.system.sandbox.bwrap,
-                      boot_id_});
+                      boot_id_,
+                      logged_ends(root_.launches.get(), settings_.business.id + ".jsonl")});
     runs_ = std::make_unique<Runs>(RunParts{loop_,
                                             root_,
                                             *store_,
@@ -263,7 +264,8 @@ void Host::on_signal() {
         ++stops_asked_;
         if (stops_asked_ > 1 && signal == SIGINT) {
             log_line("stopping at once");
-            runs_->kill_all();
+            begin_stop();
+            runs_->stop_all(0);
         } else {
             begin_stop();
         }

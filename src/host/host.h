@@ -76,6 +76,7 @@ class Host {
     void give_up(const std::string& why, int code);
     void remove_run(const std::string& run);
     void start_removal();
+    void prune();
 
     [[nodiscard]] AdmissionParts admission();
 
@@ -113,6 +114,7 @@ class Host {
     std::unique_ptr<Runs> runs_;
     std::deque<Ask> waiting_;            // for the end of recovery, or for the probe
     std::deque<std::string> to_remove_;  // run directories
+    std::deque<std::string> kept_;       // directories of ended runs, the oldest first
     uint64_t removal_job_ = 0;           // the child that removes some; 0: none does
     std::set<std::string> warned_;       // environment warnings that were said
 };

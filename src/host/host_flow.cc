@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,20 +26,31 @@ constexpr Duration kSummaryEvery = seconds(1);
 constexpr Duration kRemovalTakes = seconds(600);
 constexpr size_t kRemovedAtOnce = 256;
 
-// The run directories that lie below the business's.
+// The run directories that lie below the business's, the oldest first.
 std::vector<std::string> run_directories(int runs) {
-    std::vector<std::string> out;
+    std::vector<std::pair<int64_t, std::string>> found;
     const int copy = ::openat(runs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR* directory = copy >= 0 ? ::fdopendir(copy) : nullptr;
     if (directory == nullptr) {
-        return out;
+        return {};
     }
     while (const dirent* entry = ::readdir(directory)) {
-        if (is_run_id(static_cast<const char*>(entry->d_name))) {
-            out.emplace_back(static_cast<const char*>(entry->d_name));
+        const char* name = static_cast<const char*>(entry->d_name);
+
+        struct stat facts {};
+
+        if (is_run_id(name) && ::fstatat(runs, name, &facts, AT_SYMLINK_NOFOLLOW) == 0) {
+            found.emplace_back(
+                int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec, name);
         }
     }
     ::closedir(directory);
+    std::sort(found.begin(), found.end());
+    std::vector<std::string> out;
+    out.reserve(found.size());
+    for (auto& [at, name] : found) {
+        out.push_back(std::move(name));
+    }
     return out;
 }
 
@@ -119,16 +131,27 @@ void Host::begin_recovery(const wire::BoundResult& bound) {
 // Run directories that neither the broker nor sessions.json ever knew: a host died while it made
 // them. The broker's store opened intact, else it would not be ready.
 void Host::forget_orphans(const wire::BoundResult& bound) {
+    std::set<std::string> known(bound.known.begin(), bound.known.end());
+    for (const registry::SessionEntry& entry : left_.entries) {
+        known.insert(entry.run);
+    }
     for (const std::string& run : run_directories(root_.runs.get())) {
-        const bool known =
-            std::find(bound.known.begin(), bound.known.end(), run) != bound.known.end() ||
-            std::any_of(left_.entries.begin(), left_.entries.end(), [&](const auto& entry) {
-                return entry.run == run;
-            });
-        if (!known) {
+        if (known.count(run) == 0) {
             log_line("removing the directory of run " + run + ", which never came to be");
             remove_run(run);
+        } else {
+            kept_.push_back(run);
         }
+    }
+    prune();
+}
+
+// limits.runsKept: the oldest directories of ended runs go.
+void Host::prune() {
+    const auto most = static_cast<size_t>(settings_.system.limits.runs_kept);
+    while (kept_.size() > most) {
+        remove_run(kept_.front());
+        kept_.pop_front();
     }
 }
 
@@ -289,6 +312,10 @@ void Host::take_answers() {
 void Host::take_discarded() {
     while (const auto run = runs_->take_discarded()) {
         remove_run(*run);
+    }
+    while (auto run = runs_->take_ended()) {
+        kept_.push_back(std::move(*run));
+        prune();
     }
 }
 

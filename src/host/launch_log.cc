@@ -2,11 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "host/log.h"
+#include "registry/launch_log.h"
 
 namespace mosaic::host {
 
@@ -19,6 +23,32 @@ bool is_same_file(const struct stat& facts, int fd) {
 }
 
 }  // namespace
+
+std::set<std::string> logged_ends(int launches_directory, const std::string& name) {
+    constexpr off_t kTailBytes = off_t{4} * 1024 * 1024;
+    std::set<std::string> runs;
+    const UniqueFd file(
+        ::openat(launches_directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+
+    struct stat facts {};
+
+    if (!file.valid() || ::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
+        return runs;
+    }
+    const off_t start = std::max<off_t>(0, facts.st_size - kTailBytes);
+    std::string tail(static_cast<size_t>(facts.st_size - start), '\0');
+    const ssize_t got = ::pread(file.get(), tail.data(), tail.size(), start);
+    std::string_view rest(tail.data(), got > 0 ? static_cast<size_t>(got) : 0);
+    while (!rest.empty()) {
+        const size_t end = std::min(rest.find('\n'), rest.size());
+        const auto record = registry::parse_log_line(rest.substr(0, end));
+        if (record && record->event == "end") {
+            runs.insert(record->run);
+        }
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return runs;
+}
 
 LaunchLog::LaunchLog(Loop& loop) : loop_(loop) {
     own(op_, Owner::log_write, 0);

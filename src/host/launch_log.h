@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 
 #include "base/error.h"
@@ -8,6 +9,10 @@
 #include "host/loop.h"
 
 namespace mosaic::host {
+
+// The runs whose `end` line stands in the last part of a launch log: enough for what one host can
+// have left behind. Blocking: for the start. A log that can't be read has none.
+[[nodiscard]] std::set<std::string> logged_ends(int launches_directory, const std::string& name);
 
 // Appends lines to launches/<business>.jsonl through the ring, in order, one write at a time. A
 // write that fails (a full disk) is tried again later and loses nothing but what no longer fits the

@@ -64,6 +64,7 @@ struct SlotRef {
 struct RunEvent {
     SlotRef run;
     launch::Event event;
+    uint32_t deadline = 0;  // of a deadline: which one, for it may be superseded while it waits
 };
 
 struct LeftoverNews {
@@ -81,7 +82,11 @@ struct Loop {
     std::deque<RunEvent> run_events;
     std::deque<LeftoverNews> leftover_events;
 
-    void post(SlotRef run, launch::Event event) { run_events.push_back({run, event}); }
+    void post(SlotRef run, launch::Event event) { run_events.push_back({run, event, 0}); }
+
+    void post_deadline(SlotRef run, uint32_t generation) {
+        run_events.push_back({run, launch::Event{launch::EventKind::deadline}, generation});
+    }
 
     void post(SlotRef run, launch::EventKind kind) { post(run, launch::Event{kind}); }
 

@@ -138,6 +138,7 @@ int serve(const Arguments& arguments) {
     if (const auto staged = stage_modules(settings, *root); !staged) {
         return refuse(staged.error());
     }
+    resolve_places(settings, *root);
     if (arguments.pm && !settings.business.launch) {
         log_line("PM launch refused: launch-not-configured (business " + settings.business.id +
                  " has no launch block)");

@@ -202,6 +202,9 @@ void Recovery::on_deadline(uint32_t leftover, uint32_t /*generation*/) {
 
 void Recovery::on_ended(uint32_t leftover, const wire::EndLaunchResult& end) {
     leftovers_[leftover].end = end;
+    // An end that was recorded before has its line already, unless the host died between the two.
+    const bool logged = !end.first && parts_.logged_ends.count(leftovers_[leftover].entry.run) > 0;
+    parts_.loop.post(leftover, logged ? LeftoverEvent::ended_before : LeftoverEvent::ended);
 }
 
 void Recovery::step(const LeftoverNews& news) {

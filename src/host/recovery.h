@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,10 @@ struct RecoveryParts {
     SessionStore& store;
     BrokerLink& broker;
     LaunchLog& log;
-    std::string runs_path;  // <data root>/launches/<business>
-    std::string bwrap;      // configured path
-    std::string boot_id;    // of this boot
+    std::string runs_path;              // <data root>/launches/<business>
+    std::string bwrap;                  // configured path
+    std::string boot_id;                // of this boot
+    std::set<std::string> logged_ends{};  // runs whose `end` line the launch log has
 };
 
 // Ends what a host that died hard left behind, all of it at once: the entries of sessions.json, the

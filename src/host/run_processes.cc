@@ -205,7 +205,6 @@ void Runs::report_exit(uint32_t index) {
     std::string error_line;
     const bool never_ran = s.exit.signal == 0 && s.exit.exit_code != 0 && !s.status.exit_code();
     if (never_ran) {
-        sandbox_doubt_ = true;
         const auto text =
             process::read_file_beneath(parts_.root.runs.get(),
                                        s.run + "/" + std::string(registry::kRunnerLog),
@@ -219,7 +218,9 @@ void Runs::report_exit(uint32_t index) {
     }
     s.end_signal = end.signal;
     s.end_detail = end.detail;
-    if (never_ran && !s.failure.starts_with("sandbox: ")) {
+    const bool sandbox_failed = end.detail.starts_with("sandbox");
+    sandbox_doubt_ = sandbox_doubt_ || sandbox_failed;
+    if (sandbox_failed && !s.failure.starts_with("sandbox: ")) {
         s.failure = end.detail;
     } else if (s.failure.empty() && s.state.phase < Phase::live) {
         s.failure = "the session ended: " + std::string(to_string(end.reason)) +

@@ -101,11 +101,16 @@ struct RunSlot {
     std::string end_detail;
     bool end_first = true;  // the broker recorded this end now, not before
 
+    bool discarded = false;  // its directory goes: nobody ever knew the run
+    bool has_turn = false;   // counts among the launches that are being set up
+
     // Stopping.
     std::vector<int64_t> stop_requests;  // control requests to answer when it is over
     int64_t stop_timeout_ms = 0;
 
     uint32_t deadline_generation = 0;
+    Instant deadline_at;      // of the timer that is armed
+    bool term_timer = false;  // SIGTERM is sent again by a timer
     Instant asked_at;
     Instant spawned_at;
     std::array<Instant, 8> stage_at{};  // checked ... claimed

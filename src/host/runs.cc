@@ -24,8 +24,9 @@ using launch::Phase;
 
 namespace {
 
-// TRAP-21: pid 1 may be deaf while it starts, so SIGTERM is sent again.
 constexpr Duration kTermAgain = seconds(1);
+// How long the broker may take to answer before it counts as not there.
+constexpr Duration kBrokerTakes = seconds(10);
 // How long a SIGKILL may take before it is sent again and a person is told.
 constexpr Duration kKillTakes = seconds(10);
 
@@ -152,6 +153,10 @@ void Runs::step(const RunEvent& queued) {
     if (s == nullptr) {
         return;
     }
+    const bool is_deadline = queued.event.kind == EventKind::deadline;
+    if (is_deadline && queued.deadline != s->deadline_generation) {
+        return;  // another timer took its place while it waited in the queue
+    }
     stamp(*s, queued.event.kind);
     if (queued.event.kind == EventKind::deadline && s->failure.empty()) {
         s->failure = "nothing came within its time";
@@ -203,17 +208,13 @@ void Runs::carry_out(uint32_t index, EffectKind effect) {
             ++s.deadline_generation;
             break;
         case EffectKind::term:
-            if (s.runner_pidfd.valid()) {
-                ignore(process::signal_pidfd(s.runner_pidfd.get(), SIGTERM), "gone is fine");
-            }
-            parts_.loop.set_timer(TimerKind::run_term, index, s.generation, kTermAgain);
+            send_term(index);
             break;
         case EffectKind::kill:
             kill(s);
             break;
         case EffectKind::leave_setup:
-            --in_setup_;
-            admit();
+            give_turn_back(s);
             break;
         case EffectKind::reply_launched:
             reply_launched(s);
@@ -240,6 +241,7 @@ void Runs::carry_out(uint32_t index, EffectKind effect) {
             parts_.store.remove(s.run, ref_of(index));
             break;
         case EffectKind::discard_files:
+            s.discarded = true;
             discarded_.push_back(s.run);
             break;
         case EffectKind::free_seat:
@@ -253,30 +255,71 @@ void Runs::admit() {
     while (in_setup_ < parts_.limits.setup_in_flight && !queue_.empty()) {
         const SlotRef next = queue_.front();
         queue_.pop_front();
-        const RunSlot* s = find(next);
+        RunSlot* s = find(next);
         if (s != nullptr && s->state.phase <= Phase::queued) {
             ++in_setup_;
+            s->has_turn = true;
             parts_.loop.post(next, EventKind::admitted);
         }
     }
 }
 
+// Also for a run that ended with its turn granted but not yet taken.
+void Runs::give_turn_back(RunSlot& s) {
+    if (std::exchange(s.has_turn, false)) {
+        --in_setup_;
+        admit();
+    }
+}
+
+Duration Runs::time_for(const RunSlot& s) const {
+    const config::Limits& limits = parts_.limits;
+    const auto since_spawn = [&](int64_t ms) {
+        const Duration spent = parts_.loop.now - s.spawned_at;
+        return Duration{std::max<int64_t>(0, milliseconds(ms).ns - spent.ns)};
+    };
+    switch (s.state.phase) {
+        case Phase::authorizing:
+            return kBrokerTakes;
+        case Phase::queued:
+            return milliseconds(limits.setup_wait_ms);
+        case Phase::spawning:
+            return milliseconds(limits.runner_pid_ms);
+        case Phase::binding:
+            return since_spawn(limits.claim_ms);
+        case Phase::stopping:
+            return milliseconds(s.stop_timeout_ms);
+        case Phase::preparing:
+        case Phase::persisting:
+        case Phase::delivering:
+        case Phase::claiming:
+        case Phase::live:
+        case Phase::killing:
+        case Phase::ending:
+        case Phase::unrecording:
+        case Phase::over:
+            break;
+    }
+    return kKillTakes;
+}
+
 void Runs::arm_deadline(uint32_t index) {
     RunSlot& s = slot(index);
-    const config::Limits& limits = parts_.limits;
-    Duration after = kKillTakes;
-    if (s.state.phase == Phase::queued) {
-        after = milliseconds(limits.setup_wait_ms);
-    } else if (s.state.phase == Phase::spawning) {
-        after = milliseconds(limits.runner_pid_ms);
-    } else if (s.state.phase == Phase::binding) {
-        const Duration spent = parts_.loop.now - s.spawned_at;
-        after = Duration{std::max<int64_t>(0, milliseconds(limits.claim_ms).ns - spent.ns)};
-    } else if (s.state.phase == Phase::stopping) {
-        after = milliseconds(s.stop_timeout_ms);
-    }
+    const Duration after = time_for(s);
     ++s.deadline_generation;
+    s.deadline_at = parts_.loop.now + after;
     parts_.loop.set_timer(TimerKind::run_deadline, index, s.deadline_generation, after);
+}
+
+// TRAP-21: pid 1 may be deaf while it starts, so SIGTERM is sent again.
+void Runs::send_term(uint32_t index) {
+    RunSlot& s = slot(index);
+    if (s.runner_pidfd.valid()) {
+        ignore(process::signal_pidfd(s.runner_pidfd.get(), SIGTERM), "gone is fine");
+    }
+    if (!std::exchange(s.term_timer, true)) {
+        parts_.loop.set_timer(TimerKind::run_term, index, s.generation, kTermAgain);
+    }
 }
 
 void Runs::on_deadline(uint32_t index, uint32_t generation) {
@@ -288,14 +331,36 @@ void Runs::on_deadline(uint32_t index, uint32_t generation) {
         log_line("run " + s.run + " (" + describe(s.plan.seat) +
                  ") hasn't ended 10 s after SIGKILL; its seat stays taken until it does");
     }
-    parts_.loop.post(ref_of(index), EventKind::deadline);
+    parts_.loop.post_deadline(ref_of(index), generation);
 }
 
 void Runs::on_term_timer(uint32_t index, uint32_t generation) {
-    const RunSlot& s = slot(index);
-    if (s.in_use && s.generation == generation && s.state.phase == Phase::stopping) {
-        parts_.loop.post(ref_of(index), EventKind::stop);
+    RunSlot& s = slot(index);
+    if (!s.in_use || s.generation != generation) {
+        return;
     }
+    s.term_timer = false;
+    if (s.state.phase == Phase::stopping) {
+        send_term(index);
+    }
+}
+
+// `refusal` and `why` are for who still waits for its launch.
+void Runs::ask_to_stop(uint32_t index, Refusal refusal, const std::string& why) {
+    RunSlot& s = slot(index);
+    if (launch::is_launching(s.state.phase) && s.failure.empty()) {
+        s.failure = why;
+    }
+    parts_.loop.post(ref_of(index), Event{EventKind::stop, refusal});
+}
+
+// A session that is stopping already has no more time than the shorter of the two.
+int64_t Runs::stop_time(const RunSlot& s, int64_t timeout_ms) const {
+    if (s.state.phase != Phase::stopping) {
+        return timeout_ms;
+    }
+    const int64_t left_ms = (s.deadline_at - parts_.loop.now).ns / 1'000'000;
+    return std::max<int64_t>(0, std::min(timeout_ms, left_ms));
 }
 
 void Runs::stop(int64_t request_id, const wire::StopArgs& args) {
@@ -305,9 +370,9 @@ void Runs::stop(int64_t request_id, const wire::StopArgs& args) {
         const bool matches =
             by_run ? s.run == args.target : s.plan.seat == Seat{args.target, args.thread};
         if (s.in_use && s.state.phase != Phase::over && matches) {
-            s.stop_timeout_ms = args.timeout_ms;
+            s.stop_timeout_ms = stop_time(s, args.timeout_ms);
             s.stop_requests.push_back(request_id);
-            parts_.loop.post(ref_of(i), EventKind::stop);
+            ask_to_stop(i, Refusal::launch_failed, "stopped by " + parts_.human);
             return;
         }
     }
@@ -321,17 +386,8 @@ void Runs::stop_all(int64_t timeout_ms) {
     for (uint32_t i = 0; i < slots_.size(); ++i) {
         RunSlot& s = slot(i);
         if (s.in_use && s.state.phase != Phase::over) {
-            s.stop_timeout_ms = timeout_ms;
-            parts_.loop.post(ref_of(i), EventKind::stop);
-        }
-    }
-}
-
-void Runs::kill_all() {
-    for (uint32_t i = 0; i < slots_.size(); ++i) {
-        const RunSlot& s = slot(i);
-        if (s.in_use && s.state.phase == Phase::stopping) {
-            parts_.loop.post(ref_of(i), EventKind::deadline);
+            s.stop_timeout_ms = stop_time(s, timeout_ms);
+            ask_to_stop(i, Refusal::host_stopping, "the host is stopping");
         }
     }
 }
@@ -400,12 +456,22 @@ std::optional<std::string> Runs::take_discarded() {
     return run;
 }
 
+std::optional<std::string> Runs::take_ended() {
+    if (ended_.empty()) {
+        return std::nullopt;
+    }
+    std::string run = std::move(ended_.front());
+    ended_.pop_front();
+    return run;
+}
+
 bool Runs::take_sandbox_doubt() {
     return std::exchange(sandbox_doubt_, false);
 }
 
 void Runs::free_seat(uint32_t index) {
     RunSlot& s = slot(index);
+    give_turn_back(s);
     for (const int64_t request : s.stop_requests) {
         json::Value result(json::Object{{"stopped", true},
                                         {"business", parts_.business},
@@ -414,6 +480,9 @@ void Runs::free_seat(uint32_t index) {
         parts_.broker.reply(wire::reply_ok(request, std::move(result)));
     }
     s.stop_requests.clear();
+    if (!s.discarded && s.state.facts.has_files) {
+        ended_.push_back(s.run);
+    }
     parts_.clients.end_of_run(ref_of(index));
 }
 

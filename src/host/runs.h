@@ -54,8 +54,6 @@ class Runs {
     void stop(int64_t request_id, const wire::StopArgs& args);
     // The host ends: everything ends.
     void stop_all(int64_t timeout_ms);
-    // A second SIGINT: no more waiting.
-    void kill_all();
 
     // News of the broker that belong to a run's slot, before its event is stepped.
     void on_bound(BrokerNews& news);
@@ -90,6 +88,8 @@ class Runs {
     [[nodiscard]] std::optional<HumanAnswer> take_answer();
     // Run directories that nobody ever knew: to be removed.
     [[nodiscard]] std::optional<std::string> take_discarded();
+    // Runs that are over and keep their directory.
+    [[nodiscard]] std::optional<std::string> take_ended();
     // A spawn failed in a way that says the sandbox doesn't work any more.
     [[nodiscard]] bool take_sandbox_doubt();
 
@@ -102,6 +102,11 @@ class Runs {
     void carry_out(uint32_t index, launch::EffectKind effect);
     void stamp(RunSlot& s, launch::EventKind event) const;
     void admit();
+    void give_turn_back(RunSlot& s);
+    void ask_to_stop(uint32_t index, Refusal refusal, const std::string& why);
+    void send_term(uint32_t index);
+    [[nodiscard]] Duration time_for(const RunSlot& s) const;
+    [[nodiscard]] int64_t stop_time(const RunSlot& s, int64_t timeout_ms) const;
     void prepare(uint32_t index);
     void spawn(uint32_t index);
     [[nodiscard]] Result<void> spawn_outer(uint32_t index);
@@ -131,6 +136,7 @@ class Runs {
     int64_t in_setup_ = 0;
     std::deque<HumanAnswer> answers_;
     std::deque<std::string> discarded_;
+    std::deque<std::string> ended_;
     bool sandbox_doubt_ = false;
 };
 

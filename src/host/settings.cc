@@ -34,6 +34,36 @@ Result<Programs> find_programs() {
     return programs;
 }
 
+void resolve_places(Settings& settings, const DataRoot& root) {
+    sandbox::PlaceFacts facts;
+    facts.layout = &settings.layout;
+    const auto variable = [&](const char* name) {
+        const auto found = settings.env.find(name);
+        return found == settings.env.end() ? std::string() : found->second;
+    };
+    facts.home = variable("HOME");
+    facts.config_home = variable("XDG_CONFIG_HOME");
+    facts.data_roots = {root.path, settings.system.data_root};
+    facts.config_dirs = {settings.system.directory};
+    facts.config_files = {settings.system.file, settings.business.file};
+    facts.roles_dir = settings.system.roles_dir;
+    facts.plugin_dirs = settings.system.plugin_dirs;
+    for (const auto& [name, module] : settings.modules.modules) {
+        facts.module_dirs.push_back(module.directory);
+    }
+    facts.programs = {settings.programs.broker, settings.programs.runner};
+    for (const auto& [name, instance] : settings.business.roles) {
+        facts.others.clear();
+        for (const auto& [other_name, other] : settings.business.roles) {
+            if (other_name != name) {
+                facts.others.push_back({other_name, other.workspace, other.shared_workspace});
+            }
+        }
+        facts.shared = instance.shared_workspace;
+        settings.places[name] = sandbox::resolve_places(sandbox::forbidden_places(facts));
+    }
+}
+
 Result<void> stage_modules(Settings& settings, const DataRoot& root) {
     for (const auto& [name, module] : settings.modules.modules) {
         MOSAIC_TRY_ASSIGN(settings.stages[name],

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
@@ -9,6 +10,7 @@
 #include "harness/module.h"
 #include "host/data_root.h"
 #include "sandbox/layout.h"
+#include "sandbox/workspace.h"
 #include "wire/messages.h"
 
 namespace mosaic::host {
@@ -33,7 +35,13 @@ struct Settings {
     Programs programs;
     // The staged tree of each module; "" is any of them, or one without a module, for the probe.
     std::map<std::string, std::string> stages;
+    // Where each instance's workspace must not be, by real path. Found once: the search costs some
+    // hundred system calls, and what it looks at is the operator's.
+    std::map<std::string, std::vector<sandbox::Place>> places;
 };
+
+// Finds the places of every instance.
+void resolve_places(Settings& settings, const DataRoot& root);
 
 // Lays the staged trees of all modules that loaded.
 [[nodiscard]] Result<void> stage_modules(Settings& settings, const DataRoot& root);

@@ -25,8 +25,8 @@ constexpr size_t kLeftoverPhases = static_cast<size_t>(LeftoverPhase::over) + 1;
 enum class LeftoverEvent : uint8_t {
     gone,          // no process of it is left
     deadline,      // still there after the time that a SIGKILL may take
-    ended,         // the broker has the end on record, first recorded now
-    ended_before,  // ... recorded earlier: no second line
+    ended,         // the broker has the end on record, the launch log no line of it
+    ended_before,  // ... it has: no second line
     removed,       // the entry's removal is durable
 };
 constexpr size_t kLeftoverEvents = static_cast<size_t>(LeftoverEvent::removed) + 1;

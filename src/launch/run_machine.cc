@@ -13,6 +13,7 @@ enum class Action : uint8_t {
     queue_up,    // allowed: wait for a turn to set up
     refuse,      // nothing exists yet: answer and be over
     refuse_busy,
+    refuse_unasked,  // the broker doesn't answer
     refuse_stopping,
     prepare,
     cancel,  // can't be interrupted: be over as soon as it has come back
@@ -29,7 +30,7 @@ enum class Action : uint8_t {
     condemn_stopping,
     condemn_unbound,  // the broker refused to bind: kill, then be over without an end record
     stop_live,
-    term_again,
+    stop_sooner,
     kill_live,  // the stop's time is up; the exit's own reason counts
     kill_again,
     note_unbound,  // the broker holds no such run after all
@@ -40,14 +41,12 @@ enum class Action : uint8_t {
 };
 
 constexpr std::array<std::string_view, static_cast<size_t>(Action::finish) + 1> kActionNames = {
-    "impossible",   "ignore",          "queue-up",         "refuse",
-    "refuse-busy",  "refuse-stopping", "prepare",          "cancel",
-    "spawn",        "give-up-files",   "note-started",     "bind",
-    "record",       "deliver",         "await-claim",      "go-live",
-    "condemn",      "condemn-storage", "condemn-stopping", "condemn-unbound",
-    "stop-live",    "term-again",      "kill-live",        "kill-again",
-    "note-unbound", "kill-started",    "exit-seen",        "log-and-unrecord",
-    "finish",
+    "impossible",      "ignore",          "queue-up",    "refuse",           "refuse-busy",
+    "refuse-unasked",  "refuse-stopping", "prepare",     "cancel",           "spawn",
+    "give-up-files",   "note-started",    "bind",        "record",           "deliver",
+    "await-claim",     "go-live",         "condemn",     "condemn-storage",  "condemn-stopping",
+    "condemn-unbound", "stop-live",       "stop-sooner", "kill-live",        "kill-again",
+    "note-unbound",    "kill-started",    "exit-seen",   "log-and-unrecord", "finish",
 };
 
 constexpr std::array<std::string_view, kPhases> kPhaseNames = {
@@ -115,7 +114,7 @@ constexpr std::array<Row, kPhases> kTable = {
     row(A::impossible,
         {{E::authorized, A::queue_up},
          {E::refused, A::refuse},
-         {E::deadline, A::ignore},
+         {E::deadline, A::refuse_unasked},
          {E::stop, A::refuse_stopping}}),
     // queued
     row(A::impossible,
@@ -183,7 +182,7 @@ constexpr std::array<Row, kPhases> kTable = {
          {E::claimed, A::ignore},
          {E::exited, A::exit_seen},
          {E::deadline, A::kill_live},
-         {E::stop, A::term_again}}),
+         {E::stop, A::stop_sooner}}),
     // killing
     row(A::impossible,
         {{E::started, A::kill_started},
@@ -422,11 +421,13 @@ Step run(Action action, const RunState& state, const Event& event) {
             return b.refuse(event.refusal).over_unknown();
         case Action::refuse_busy:
             return b.refuse(Refusal::busy).over_unknown();
+        case Action::refuse_unasked:
+            return b.refuse(Refusal::broker_unavailable).over_unknown();
         case Action::refuse_stopping:
-            return b.refuse(Refusal::host_stopping).over_unknown();
+            return b.refuse(event.refusal).over_unknown();
         case Action::cancel:
             b.facts().cancelled = true;
-            return b.refuse(Refusal::host_stopping).done();
+            return b.refuse(event.refusal).done();
         case Action::spawn:
             return start_spawn(b);
         case Action::give_up_files:
@@ -438,14 +439,14 @@ Step run(Action action, const RunState& state, const Event& event) {
         case Action::condemn_storage:
             return b.condemn(Refusal::storage_unavailable);
         case Action::condemn_stopping:
-            return b.condemn(Refusal::host_stopping);
+            return b.condemn(event.refusal);
         case Action::condemn_unbound:
             b.facts().bound = false;
             return b.condemn(Refusal::launch_failed);
         case Action::stop_live:
             return stop_live(b);
-        case Action::term_again:
-            return b.effect(EffectKind::term).done();
+        case Action::stop_sooner:
+            return b.effect(EffectKind::arm_deadline).done();
         case Action::kill_live:
             return kill_live(b);
         case Action::kill_again:
@@ -470,7 +471,7 @@ Step run(Action action, const RunState& state, const Event& event) {
 
 Step begin() {
     Builder b(RunState{});
-    return b.effect(EffectKind::authorize).done();
+    return b.effect(EffectKind::authorize).effect(EffectKind::arm_deadline).done();
 }
 
 Step step(const RunState& state, const Event& event) {

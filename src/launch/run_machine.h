@@ -26,7 +26,7 @@ enum class Phase : uint8_t {
     delivering,   // the capability is being written to the runner's stdin
     claiming,     // the runner has to claim its role
     live,         // claimed; the session works
-    stopping,     // asked to end; SIGTERM is sent again until it does
+    stopping,     // asked to end; the shell sends SIGTERM again until it does
     killing,      // SIGKILL was sent; waits for the outer process to end
     ending,       // the broker is told
     unrecording,  // the entry is being removed from sessions.json
@@ -61,8 +61,9 @@ constexpr size_t kEventKinds = static_cast<size_t>(EventKind::removed) + 1;
 
 struct Event {
     EventKind kind = EventKind::deadline;
-    Refusal refusal = Refusal::launch_failed;  // refused, prepare_failed
-    EndReason reason = EndReason::failed;      // exited: what the exit alone would mean
+    Refusal refusal =
+        Refusal::launch_failed;            // refused, prepare_failed, stop: what the caller gets
+    EndReason reason = EndReason::failed;  // exited: what the exit alone would mean
 };
 
 enum class EffectKind : uint8_t {
@@ -73,9 +74,10 @@ enum class EffectKind : uint8_t {
     bind,             // -> bound | bind_refused | broker_lost
     record,           // -> recorded | record_failed
     deliver,          // -> delivered | deliver_failed
-    arm_deadline,     // the timer for the phase just entered; replaces the older one -> deadline
+    arm_deadline,     // the timer for the phase just entered, or a sooner one for a second stop;
+                      // replaces the older one -> deadline
     disarm_deadline,  // no timer any more
-    term,             // SIGTERM to the runner
+    term,             // SIGTERM to the runner, again each second while it is stopping
     kill,             // SIGKILL: runner first, then outer, then their process group -> exited
     leave_setup,      // another launch may set up
     reply_launched,   // the caller gets the run

@@ -67,7 +67,9 @@ Refusal last_refusal(const Rig& rig) {
 // How long the link waits before it starts the next broker.
 int64_t restart_delay_ms(BrokerRig& rig) {
     rig.run_until([&] { return rig.loop.timers.size() == 1; });
-    return (*rig.loop.timers.next() - rig.loop.now).ns / 1'000'000;
+    // Rounded: the ring's tick that saw the end may be a little later than the one that set the
+    // timer.
+    return ((*rig.loop.timers.next() - rig.loop.now).ns + 5'000'000) / 10'000'000 * 10;
 }
 
 }  // namespace

@@ -214,7 +214,7 @@ TEST_CASE("a link or a file in a directory's place is refused") {
 
 TEST_CASE("somebody else's directory is refused") {
     if (::geteuid() != 0) {
-        skip("only root can give a directory away");
+        skip_unless_root("only root can give a directory away");
         return;
     }
     const Scratch scratch;

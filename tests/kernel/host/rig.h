@@ -173,4 +173,7 @@ struct Ends {
 // Skips with the reason, or fails when MOSAIC_MUST_WORK=1.
 void skip(const std::string& why);
 
+// The same for what only root can do here; tests/root runs this binary as root.
+void skip_unless_root(const std::string& why);
+
 }  // namespace mosaic::test

@@ -196,10 +196,13 @@ TEST_CASE("the server ends with its input, with its reader, and at signals") {
 
 TEST_CASE("a line past the limit is answered, and ends the server") {
     Served s;
-    std::string piece(65536, 'x');
-    for (size_t sent = 0; sent <= limits::kFrameBytesMax; sent += piece.size()) {
+    const std::string piece(65536, 'x');
+    static_assert(limits::kFrameBytesMax % 65536 == 0);
+    for (size_t sent = 0; sent < limits::kFrameBytesMax; sent += piece.size()) {
         s.client->send(piece);
     }
+    // The byte past the limit: once the server has it, it takes no more.
+    s.client->send("x");
     CHECK(s.client->line().value_or("").find("-32700") != std::string::npos);
     CHECK(s.program->finish() == 1);
 }

@@ -333,6 +333,44 @@ TEST_CASE("a stopped session keeps the reason of its exit, killed included") {
     CHECK(s.next.reason == EndReason::killed);
 }
 
+TEST_CASE("a broker that doesn't answer in time refuses the launch") {
+    const Step s = step(begin().next, Event{EventKind::deadline});
+    CHECK(s.next.phase == Phase::over);
+    CHECK(s.next.refusal == Refusal::broker_unavailable);
+    CHECK(step(s.next, Event{EventKind::authorized}).next.phase == Phase::over);
+}
+
+TEST_CASE("a stop says to who waits for the launch why it was stopped") {
+    using E = EventKind;
+    for (const Refusal why : {Refusal::host_stopping, Refusal::launch_failed}) {
+        CHECK(step(begin().next, Event{E::stop, why}).next.refusal == why);
+        CHECK(step(after({E::authorized}), Event{E::stop, why}).next.refusal == why);
+        const RunState spawning = after({E::authorized, E::admitted, E::prepared, E::started});
+        const Step s = step(spawning, Event{E::stop, why});
+        CHECK(s.next.phase == Phase::killing);
+        CHECK(s.next.refusal == why);
+        CHECK(s.next.failed_in == Phase::spawning);
+    }
+}
+
+TEST_CASE("a second stop of a stopping session only brings its deadline nearer") {
+    using E = EventKind;
+    const RunState stopping = after({E::authorized,
+                                     E::admitted,
+                                     E::prepared,
+                                     E::started,
+                                     E::runner_found,
+                                     E::bound,
+                                     E::recorded,
+                                     E::delivered,
+                                     E::claimed,
+                                     E::stop});
+    const Step s = step(stopping, Event{E::stop});
+    CHECK(s.next.phase == Phase::stopping);
+    REQUIRE(s.effects.size() == 1);
+    CHECK(s.effects[0].kind == EffectKind::arm_deadline);
+}
+
 TEST_CASE("a refusal by the broker keeps its code") {
     const Step s = step(begin().next, Event{EventKind::refused, Refusal::launch_revoked});
     CHECK(s.next.phase == Phase::over);
@@ -347,7 +385,7 @@ TEST_CASE("a stop while files are written waits for them, then removes them") {
     CHECK(effects.empty());
     const Step s = step(state, Event{E::prepared});
     CHECK(s.next.phase == Phase::over);
-    CHECK(s.next.refusal == Refusal::host_stopping);
+    CHECK(s.next.refusal == Refusal::launch_failed);
     CHECK(std::find(s.effects.begin(), s.effects.end(), Effect{EffectKind::discard_files}) !=
           s.effects.end());
 }

@@ -20,20 +20,16 @@ namespace {
 struct Running {
     World& world;
     LineStream admin;
+    int64_t id = 0;
     Puppet puppet;
     LineStream bus;
 
     Running(World& w, const PuppetMaster& master)
         : world(w),
           admin(w.admin()),
-          puppet(start(admin, master)),
+          puppet(master.launch(admin, id)),
           bus(puppet.claim(puppet.capability())) {
-        REQUIRE(*admin.reply(1).find("ok") == json::Value(true));
-    }
-
-    static Puppet start(LineStream& admin, const PuppetMaster& master) {
-        REQUIRE(admin.ask("launch", object({{"instance", "coder"}})) == 1);
-        return master.accept();
+        REQUIRE(*admin.reply(id).find("ok") == json::Value(true));
     }
 
     [[nodiscard]] json::Value entry() const { return *world.session(puppet.run()); }

@@ -79,7 +79,8 @@ class World {
     // `mosaic ARGUMENTS... --config F --data D`.
     [[nodiscard]] Finished mosaic(std::vector<std::string> arguments,
                                   int timeout_ms = kWaitMs) const;
-    // `mosaic launch --json`: must be granted; the result object.
+    // `mosaic launch --json`: must be granted, once an ended run of the seat has left it; the
+    // result.
     json::Value launch(std::string_view instance, std::string_view thread = "");
     // Must be refused: the error code. The message is in `refusal_message`.
     std::string launch_refused(std::string_view instance, std::string_view thread = "");

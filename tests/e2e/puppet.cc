@@ -21,7 +21,7 @@ bool wait_readable(int fd, int timeout_ms) {
 }  // namespace
 
 PuppetMaster::PuppetMaster(const World& world, std::string_view instance)
-    : world_(world), workspace_(world.workspace(instance)) {
+    : world_(world), instance_(instance), workspace_(world.workspace(instance)) {
     const std::string path = workspace_ + "/puppet.sock";
     ::unlink(path.c_str());
     listener_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -35,6 +35,22 @@ PuppetMaster::PuppetMaster(const World& world, std::string_view instance)
 
 void PuppetMaster::set_mode(std::string_view mode) const {
     write_text(workspace_ + "/puppet.mode", mode);
+}
+
+Puppet PuppetMaster::launch(LineStream& admin, int64_t& id) const {
+    const int64_t deadline = now_ms() + kWaitMs;
+    while (true) {
+        id = admin.ask("launch", object({{"instance", instance_}}));
+        std::array<pollfd, 2> wait{pollfd{.fd = listener_.get(), .events = POLLIN, .revents = 0},
+                                   pollfd{.fd = admin.fd(), .events = POLLIN, .revents = 0}};
+        ::poll(wait.data(), wait.size(), kWaitMs);
+        if (wait[1].revents == 0) {
+            return accept();
+        }
+        const json::Value reply = admin.reply(id);
+        REQUIRE_MESSAGE(text(reply, "error") == "instance-running", json::dump(reply));
+        REQUIRE(now_ms() < deadline);
+    }
 }
 
 Puppet PuppetMaster::accept() const {

@@ -17,6 +17,10 @@ class PuppetMaster {
     PuppetMaster(const World& world, std::string_view instance);
     // What the next runners do before anything else; see puppet_runner.cc.
     void set_mode(std::string_view mode) const;
+    // Asks for a launch of the instance and waits for its runner; `id` is the request, for
+    // admin.reply(). An older run of the seat may still be about to leave it: its last record is
+    // written before the seat is free.
+    [[nodiscard]] Puppet launch(LineStream& admin, int64_t& id) const;
     // The next runner that starts.
     [[nodiscard]] Puppet accept() const;
     // Whether none starts within this time.
@@ -24,6 +28,7 @@ class PuppetMaster {
 
   private:
     const World& world_;
+    std::string instance_;
     std::string workspace_;
     UniqueFd listener_;
 };

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -50,8 +51,8 @@ TEST_CASE("a capability stands in no file and no command line and no environment
     // Each run has its own.
     puppet.exit(0);
     world.wait_log("end", puppet.run());
-    const int64_t again = admin.ask("launch", object({{"instance", "coder"}}));
-    Puppet next = master.accept();
+    int64_t again = 0;
+    Puppet next = master.launch(admin, again);
     const std::string other = next.capability();
     CHECK(other != capability);
     LineStream claimed = next.claim(other);
@@ -72,6 +73,31 @@ TEST_CASE("a turn's shell can't reach the runner's capability or act in its plac
     // The shell's own descriptors; ls itself has opened the directory as the fourth.
     CHECK_CONTAINS(answer, "0 1 2 3 still-here");
     CHECK(trim(world.ask("pm", "echo alive")) == "alive");
+}
+
+TEST_CASE("a turn's program can neither look into the runner nor be taken for it") {
+    World world;
+    std::filesystem::copy_file(MOSAIC_SESSION_PROBE, world.workspace("pm") + "/probe");
+    world.start();
+    world.launch("pm");
+    const std::string answer = world.ask("pm", "./probe " + world.bus_host() + "/bus.sock");
+    for (const char* what : {"ptrace-attach",
+                             "ptrace-seize",
+                             "process_vm_readv",
+                             "pidfd_getfd",
+                             "open-mem",
+                             "bus-served",
+                             "unshare-user",
+                             "unshare-mount",
+                             "extra-descriptors"}) {
+        CHECK_CONTAINS(answer, std::string(what) + " no\n");
+    }
+    CHECK_CONTAINS(answer, "own-memory yes");
+    // Landlock keeps signals inside a domain since ABI 6 (Linux 6.12).
+    if (::syscall(SYS_landlock_create_ruleset, nullptr, 0, 1U) >= 6) {
+        CHECK_CONTAINS(answer, "kill-term no\n");
+        CHECK(trim(world.ask("pm", "echo alive")) == "alive");
+    }
 }
 
 TEST_CASE("no descriptor of the host reaches a session") {

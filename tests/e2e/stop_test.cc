@@ -3,9 +3,11 @@
 // stand-in.
 
 #include <doctest/doctest.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <random>
 #include <string>
 
 #include "e2e/puppet.h"
@@ -163,4 +165,28 @@ TEST_CASE("a host with a busy turn stops within its stop timeout") {
     world.stop();
     REQUIRE(world.log("end").size() == 1);
     CHECK(text(world.log("end")[0], "reason") == "stopped");
+}
+
+TEST_CASE("two hundred launches stopped at random moments leave no survivor") {
+    World world;
+    world.start();
+    std::mt19937 random(20260201);
+    LineStream launcher = world.admin();
+    LineStream stopper = world.admin();
+    for (int i = 0; i < 200; ++i) {
+        CAPTURE(i);
+        const int64_t launch = launcher.ask("launch", object({{"instance", "coder"}}));
+        // Not a wait for anything: the moment is what varies, over the whole of a launch.
+        ::poll(nullptr, 0, static_cast<int>(random() % 60));
+        // Refused as long as there is no run yet; what counts is what is left afterwards.
+        stopper.request("stop", object({{"target", "coder"}}));
+        const json::Value reply = launcher.reply(launch);
+        if (*reply.find("ok") == json::Value(true)) {
+            stopper.request("stop", object({{"target", text(*reply.find("result"), "run")}}));
+        }
+        REQUIRE(world.wait_sessions(0));
+    }
+    // Host and broker only.
+    CHECK(world.processes().size() == 2);
+    world.launch("coder");
 }

@@ -354,8 +354,8 @@ TEST_CASE("a capability is dead once its run has ended") {
     CHECK(other.closed());
     CHECK(s.bus.closed());
     // The next PM's runner can't use it either.
-    const int64_t id = s.admin.ask("launch", object({{"instance", "pm"}}));
-    Puppet next = s.pm_master->accept();
+    int64_t id = 0;
+    Puppet next = s.pm_master->launch(s.admin, id);
     LineStream bus = next.claim(next.capability());
     REQUIRE(*s.admin.reply(id).find("ok") == json::Value(true));
     LineStream launch = next.connect(s.world.bus_host() + "/launch.sock");

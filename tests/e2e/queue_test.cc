@@ -23,8 +23,8 @@ TEST_CASE("a launch that is stopped as its turn comes gives the turn back") {
         LineStream bus = puppet.connect(world.bus_host() + "/bus.sock");
         REQUIRE(bus.valid());
         const int64_t second = admin.ask("launch", object({{"instance", "reviewer"}}));
-        // When two later launches were refused, the second one's authorization is behind it: it waits
-        // for the turn that the first one has.
+        // When two later launches were refused, the second one is authorized: it waits for the turn
+        // that the first one has.
         for (int i = 0; i < 2; ++i) {
             const json::Value refused = admin.request("launch", object({{"instance", "nobody"}}));
             CHECK(text(refused, "error") == "instance-not-listed");

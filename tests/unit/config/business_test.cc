@@ -27,7 +27,8 @@ std::string error_of(const std::string& text) {
 
 // A business whose only role has these vars.
 std::string with_vars(const std::string& vars) {
-    return R"({"id":"acme","human":"jordan","roles":{"pm":{"definition":"pm","workspace":"/w","vars":)" +
+    return R"({"id":"acme","human":"jordan","roles":{"pm":{"definition":"pm",)"
+           R"("workspace":"/w","vars":)" +
            vars + "}}}";
 }
 
@@ -51,12 +52,14 @@ TEST_CASE("a full business document is read into every field") {
     const std::string text = R"({
       "id": "acme", "human": "jordan", "arbiters": {"technical": "pm", "delivery": "jordan"},
       "roles": {
-        "pm": {"definition": "lead", "workspace": "/srv/acme/pm", "warm": 2, "sharedWorkspace": true,
+        "pm": {"definition": "lead", "workspace": "/srv/acme/pm", "warm": 2,
+               "sharedWorkspace": true,
                "vars": {"harness": "claude-code", "provider": "anthropic",
                         "model": "claude-opus-5-5", "thinking": "high",
                         "fallback.harness": "pi", "fallback.provider": "zai",
                         "fallback.model": "glm-5", "fallback.thinking": "medium",
-                        "limits.tools": ["bash", "read"], "limits.typed": ["launch", "message_send"],
+                        "limits.tools": ["bash", "read"], "limits.typed": ["launch",
+                               "message_send"],
                         "network": "none", "script.command": "cat", "pi.max-turns": "3"},
                "authority": {"withinRole": ["message.send", "role.launch"],
                              "crossRole": ["task.create"], "gated": ["limits.set"]}},
@@ -255,11 +258,13 @@ TEST_CASE("bad business documents are refused with file, pointer and expectation
         {with_rest(R"("launch":{"by":"pm","instances":[],"models":["m"]})"),
          "/launch/models/0: expected an object, found a string"},
         {with_rest(
-             R"("launch":{"by":"pm","instances":[],"models":[{"provider":"","model":"m","max":1}]})"),
+             R"("launch":{"by":"pm","instances":[],"models":[{"provider":"",)"
+             R"("model":"m","max":1}]})"),
          "/launch/models/0/provider: expected 1 to 256 bytes without control characters, found "
          "\"\""},
         {with_rest(
-             R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p","model":"m","max":-1}]})"),
+             R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p",)"
+             R"("model":"m","max":-1}]})"),
          "/launch/models/0/max: expected an integer from 0 to 2048, found -1"},
         {with_rest(
              R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p","model":"m"}]})"),

@@ -410,6 +410,7 @@ constexpr Ban kBans[] = {
     {"clone(", "src/process/spawn", "process/spawn.h"},
     {"clone3(", "src/process/spawn", "process/spawn.h"},
     {"syscall(SYS_clone", "src/process/spawn", "process/spawn.h"},
+    {"syscall(SYS_clone3", "src/process/spawn", "process/spawn.h"},
     {"posix_spawn(", "src/process/spawn", "process/spawn.h"},
     {"posix_spawnp(", "src/process/spawn", "process/spawn.h"},
     {"sleep(", "", "a deadline and an event"},

@@ -60,9 +60,8 @@ TEST_CASE("a sessions.json that can't be understood stops the start and is left 
     const std::string entry =
         R"({"business":"acme","instance":"coder","run":"r0123456789ab","runDir":")" +
         world.run_directory("r0123456789ab") +
-        R"(","pid":1,"startTime":"1","runnerPid":1,"runnerStartTime":"1",)"
-        R"("launchedBy":"jordan","harness":"script","provider":"local",)"
-        R"("model":"shell","at":"2026-01-01T00:00:00.000Z"})";
+        R"(","pid":1,"startTime":"1","runnerPid":1,"runnerStartTime":"1","launchedBy":"jordan",)"
+        R"("harness":"script","provider":"local","model":"shell","at":"2026-01-01T00:00:00.000Z"})";
     std::string other = entry;
     other.replace(other.find("acme"), 4, "evil");
     const std::string head = R"({"sessionsVersion":1,"bootId":"x","sessions":[)";

@@ -293,7 +293,8 @@ TEST_CASE("sessions don't meet on abstract sockets") {
                             [&] { return exists(world.workspace("coder") + "/ready"); }));
     CHECK(world.ask("reviewer", calls_of(world, "reviewer") + "connect " + name) ==
           "connect EPERM\n");
-    CHECK(world.ask("reviewer", calls_of(world, "reviewer") + "meet here") == "connect ok\n");
+    CHECK(world.ask("reviewer", calls_of(world, "reviewer") + "meet here-" + name) ==
+          "connect ok\n");
 }
 
 TEST_CASE("a session that has used up its processes keeps no other from starting") {

@@ -312,7 +312,9 @@ inline void add_calls(std::vector<Probe>& out, const ProbePlaces& p) {
     out.push_back({"message queues of the host are out of reach",
                    calls + "queue " + shell_word(p.queue),
                    "queue ENOENT\n"});
-    out.push_back({"abstract sockets work within a session", calls + "meet own", "connect ok\n"});
+    out.push_back({"abstract sockets work within a session",
+                   calls + "meet \"own-$(cat /proc/sys/kernel/random/uuid)\"",
+                   "connect ok\n"});
     out.push_back({"files move and are linked across directories",
                    "cd /tmp && mkdir one two && touch one/file && mv one/file two/ && "
                    "ln two/file one/again && ls one two; rm -rf one two",

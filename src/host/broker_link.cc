@@ -185,8 +185,7 @@ void BrokerLink::on_restart(uint32_t generation) {
 }
 
 void BrokerLink::fail_pending() {
-    std::map<int64_t, Pending> lost = std::exchange(pending_, {});
-    for (auto& [id, pending] : lost) {
+    for (const Pending& pending : requests_.lose_broker()) {
         switch (pending.kind) {
             case Kind::authorize:
                 loop_.post(pending.slot, Event{EventKind::refused, Refusal::broker_unavailable});
@@ -196,7 +195,7 @@ void BrokerLink::fail_pending() {
                 break;
             case Kind::end:
             case Kind::end_leftover:
-                ends_.push_back(std::move(pending));
+                MOSAIC_ASSERT(!launch::outlives_broker(pending.kind));
                 break;
             case Kind::config:
             case Kind::bound:
@@ -208,10 +207,9 @@ void BrokerLink::fail_pending() {
 
 void BrokerLink::send_request(const std::string& verb, json::Value args, Pending pending) {
     Request request;
-    request.id = next_id_++;
+    request.id = requests_.ask(std::move(pending));
     request.verb = verb;
     request.args = std::move(args);
-    pending_.emplace(request.id, std::move(pending));
     send_text(wire::encode(request));
 }
 
@@ -291,12 +289,11 @@ void BrokerLink::handle_line(std::string line) {
 }
 
 void BrokerLink::handle_reply(const Reply& reply) {
-    const auto found = pending_.find(reply.id);
-    if (found == pending_.end()) {
+    const auto answered = requests_.take_answered(reply.id);
+    if (!answered) {
         return;
     }
-    const Pending pending = std::move(found->second);
-    pending_.erase(found);
+    const Pending& pending = *answered;
     switch (pending.kind) {
         case Kind::config:
             on_config_reply(reply);
@@ -435,7 +432,7 @@ void BrokerLink::end_leftover(uint32_t leftover, const wire::EndLaunchArgs& args
 
 void BrokerLink::send_end(Pending pending) {
     if (!ready()) {
-        ends_.push_back(std::move(pending));
+        requests_.keep(std::move(pending));
         return;
     }
     json::Value args = pending.end.to_value();
@@ -443,7 +440,7 @@ void BrokerLink::send_end(Pending pending) {
 }
 
 void BrokerLink::send_ends() {
-    std::deque<Pending> waiting = std::exchange(ends_, {});
+    std::deque<Pending> waiting = requests_.take_kept();
     for (Pending& pending : waiting) {
         send_end(std::move(pending));
     }
@@ -454,7 +451,7 @@ void BrokerLink::on_end_reply(const Pending& pending, const Reply& reply) {
     if (!reply.ok || !result) {
         // It must not be lost: a broker whose disk is full, say, is asked again, for all that wait
         // at once.
-        ends_.push_back(pending);
+        requests_.keep(pending);
         if (!std::exchange(ends_retry_armed_, true)) {
             log_line("the broker can't record ends now; asking again: " +
                      (reply.ok ? result.error().text : reply.error + " " + reply.message));
@@ -555,11 +552,7 @@ void BrokerLink::handle_request(const Request& request) {
 }
 
 size_t BrokerLink::ends_waiting() const {
-    size_t waiting = ends_.size();
-    for (const auto& [id, pending] : pending_) {
-        waiting += pending.kind == Kind::end || pending.kind == Kind::end_leftover ? 1 : 0;
-    }
-    return waiting;
+    return requests_.ends_waiting();
 }
 
 std::optional<BrokerNews> BrokerLink::take_news() {

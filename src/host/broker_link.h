@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "host/loop.h"
+#include "launch/requests.h"
 #include "process/spawn.h"
 #include "wire/lines.h"
 #include "wire/messages.h"
@@ -105,15 +106,7 @@ class BrokerLink {
         asking,    // config accepted, bound runs asked for
         ready,
     };
-    enum class Kind {
-        config,
-        bound,
-        authorize,
-        bind,
-        end,
-        end_leftover,
-        refuse,
-    };
+    using Kind = launch::RequestKind;
 
     struct Pending {
         Kind kind = Kind::refuse;
@@ -161,14 +154,12 @@ class BrokerLink {
     std::string sending_;
     size_t sent_ = 0;
     std::string to_send_;
-    int64_t next_id_ = 1;
-    std::map<int64_t, Pending> pending_;
+    launch::Requests<Pending> requests_;
     std::map<int64_t, int64_t> asked_;  // request_id of news -> the living broker's id of it
     int64_t next_asked_ = 1;
     wire::BoundResult bound_;  // the answers so far
     size_t asked_about_ = 0;   // of the candidates
     bool ends_retry_armed_ = false;
-    std::deque<Pending> ends_;  // endings to send when a broker is ready
     std::deque<BrokerNews> news_;
     reactor::Op recv_op_;
     reactor::Op send_op_;

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
-
 #include "base/assert.h"
 #include "host/log.h"
 #include "registry/layout.h"
@@ -29,29 +27,24 @@ SessionStore::SessionStore(Loop& loop, int directory, std::string boot_id)
 
 void SessionStore::adopt(const std::vector<registry::SessionEntry>& entries) {
     for (const registry::SessionEntry& entry : entries) {
-        entries_[entry.run] = registry::dump_entry(entry);
+        entries_.adopt(entry.run, registry::dump_entry(entry));
     }
 }
 
 void SessionStore::add(const registry::SessionEntry& entry, SlotRef waiter) {
-    entries_[entry.run] = registry::dump_entry(entry);
-    change(Waiter{0, true, entry.run, waiter, std::nullopt});
+    changed(entries_.add(entry.run, registry::dump_entry(entry), Waiter{waiter, std::nullopt}));
 }
 
 void SessionStore::remove(const std::string& run, SlotRef waiter) {
-    entries_.erase(run);
-    change(Waiter{0, false, run, waiter, std::nullopt});
+    changed(entries_.remove(run, Waiter{waiter, std::nullopt}));
 }
 
 void SessionStore::remove_leftover(const std::string& run, uint32_t leftover) {
-    entries_.erase(run);
-    change(Waiter{0, false, run, {}, leftover});
+    changed(entries_.remove(run, Waiter{{}, leftover}));
 }
 
-void SessionStore::change(Waiter waiter) {
-    waiter.version = ++version_;
-    waiters_.push_back(std::move(waiter));
-    feed(StoreEvent{StoreEventKind::changed, 0, version_, 0});
+void SessionStore::changed(uint64_t version) {
+    feed(StoreEvent{StoreEventKind::changed, 0, version, 0});
 }
 
 void SessionStore::feed(const StoreEvent& event) {
@@ -63,12 +56,7 @@ void SessionStore::feed(const StoreEvent& event) {
 }
 
 void SessionStore::open_temporary() {
-    std::vector<std::string_view> texts;
-    texts.reserve(entries_.size());
-    for (const auto& [run, text] : entries_) {
-        texts.emplace_back(text);
-    }
-    image_ = registry::assemble_sessions(boot_id_, texts);
+    image_ = entries_.image(boot_id_);
     // Appending, so that what follows a short write can't land on the part before it (TRAP-25).
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND;
     loop_.ring->openat(op_, directory_, kTemporary, kFlags, registry::kFileMode);
@@ -142,38 +130,28 @@ void SessionStore::report_durable(uint64_t version) {
         log_line("sessions.json is written again");
         complained_ = false;
     }
-    const auto end = std::find_if(
-        waiters_.begin(), waiters_.end(), [&](const Waiter& w) { return w.version > version; });
-    for (auto w = waiters_.begin(); w != end; ++w) {
-        if (w->leftover) {
-            loop_.post(*w->leftover, launch::LeftoverEvent::removed);
+    for (const auto& change : entries_.take_durable(version)) {
+        if (change.waiter.leftover) {
+            loop_.post(*change.waiter.leftover, launch::LeftoverEvent::removed);
         } else {
-            loop_.post(w->slot,
-                       w->adding ? launch::EventKind::recorded : launch::EventKind::removed);
+            loop_.post(change.waiter.slot,
+                       change.adding ? launch::EventKind::recorded : launch::EventKind::removed);
         }
     }
-    waiters_.erase(waiters_.begin(), end);
 }
 
-// A launch whose entry can't be made durable fails at once. A removal waits for the disk: its
-// process is gone, and the entry only costs the next host a look.
 void SessionStore::report_failed(uint64_t version, int sys) {
     if (!complained_) {
         log_line("sessions.json can't be written (" + errno_text(sys) + "); trying again");
         complained_ = true;
     }
-    for (auto w = waiters_.begin(); w != waiters_.end();) {
-        if (w->version <= version && w->adding) {
-            loop_.post(w->slot, launch::EventKind::record_failed);
-            w = waiters_.erase(w);
-        } else {
-            ++w;
-        }
+    for (const auto& change : entries_.take_failed(version)) {
+        loop_.post(change.waiter.slot, launch::EventKind::record_failed);
     }
 }
 
 bool SessionStore::quiet() const {
-    return state_.quiet() && waiters_.empty() && op_.idle() && close_op_.idle();
+    return state_.quiet() && !entries_.waiting() && op_.idle() && close_op_.idle();
 }
 
 }  // namespace mosaic::host

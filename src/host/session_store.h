@@ -1,11 +1,11 @@
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "host/loop.h"
+#include "registry/entries.h"
 #include "registry/sessions.h"
 #include "registry/store.h"
 
@@ -39,14 +39,11 @@ class SessionStore {
 
   private:
     struct Waiter {
-        uint64_t version = 0;
-        bool adding = false;
-        std::string run;
         SlotRef slot;
         std::optional<uint32_t> leftover;
     };
 
-    void change(Waiter waiter);
+    void changed(uint64_t version);
     void feed(const registry::StoreEvent& event);
     void carry_out(const registry::StoreEffect& effect);
     void open_temporary();
@@ -56,10 +53,8 @@ class SessionStore {
     Loop& loop_;
     int directory_;
     std::string boot_id_;
-    std::map<std::string, std::string> entries_;  // run -> the entry's text
+    registry::Entries<Waiter> entries_;
     registry::StoreState state_;
-    uint64_t version_ = 0;
-    std::vector<Waiter> waiters_;  // by ascending version
     reactor::Op op_;
     reactor::Op close_op_;
     registry::StoreEventKind awaited_ = registry::StoreEventKind::opened;

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/instant.h"
+#include "launch/run_machine.h"
+
+namespace mosaic::launch {
+
+// How long the broker may take to answer before it counts as not there.
+constexpr Duration kBrokerTakes = seconds(10);
+// How long a SIGKILL may take before it is sent again and a person is told.
+constexpr Duration kKillTakes = seconds(10);
+
+struct Times {
+    int64_t setup_wait_ms = 0;  // for a turn to set up
+    int64_t runner_pid_ms = 0;  // from the spawn to the runner's pid
+    int64_t claim_ms = 0;       // from the spawn to the claim
+    int64_t stop_ms = 0;        // from the stop to the kill
+};
+
+// What the timer is set to that a run arms when it enters `phase`. `since_spawn` counts only for
+// `binding`, whose timer runs to the claim.
+[[nodiscard]] Duration time_for(Phase phase, const Times& times, Duration since_spawn);
+
+}  // namespace mosaic::launch

@@ -1,0 +1,109 @@
+#include "launch/leftovers.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace mosaic::launch {
+namespace {
+
+std::string_view base_name(std::string_view path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+// The run whose directory the argument is; empty for any other.
+std::string run_in(const std::string& argument, const std::string& runs_path) {
+    if (argument.size() <= runs_path.size() || !argument.starts_with(runs_path) ||
+        argument[runs_path.size()] != '/') {
+        return {};
+    }
+    std::string run = argument.substr(runs_path.size() + 1);
+    return is_run_id(run) ? run : std::string();
+}
+
+}  // namespace
+
+std::string run_of(const SeenProcess& process,
+                   const std::string& bwrap,
+                   const std::string& runs_path) {
+    const std::vector<std::string>& argv = process.argv;
+    if (process.exe == bwrap) {
+        // Only what it binds counts: an operator's bwrap may name a run directory in its command.
+        for (size_t i = 1; i < argv.size() && argv[i] != "--"; ++i) {
+            const bool bound = argv[i - 1] == "--ro-bind" || argv[i - 1] == "--bind";
+            if (std::string run = run_in(argv[i], runs_path); bound && !run.empty()) {
+                return run;
+            }
+        }
+        return {};
+    }
+    const bool runner =
+        argv.size() == 2 && base_name(argv[0]) == "mosaic-runner" && process.is_pid_one_inside;
+    return runner ? run_in(argv[1], runs_path) : std::string();
+}
+
+uint32_t Leftovers::of_run(const std::string& run) {
+    const auto found = std::find_if(
+        leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) { return l.run == run; });
+    if (found != leftovers_.end()) {
+        return static_cast<uint32_t>(found - leftovers_.begin());
+    }
+    leftovers_.emplace_back();
+    leftovers_.back().run = run;
+    return size() - 1;
+}
+
+void Leftovers::add_entry(Leftover entry, bool warm) {
+    Leftover& leftover = leftovers_[of_run(entry.run)];
+    entry.state = leftover.state;
+    entry.state.facts.recorded = true;
+    entry.state.facts.in_broker = entry.state.facts.in_broker || !warm;
+    leftover = std::move(entry);
+}
+
+void Leftovers::add_bound(const wire::BoundRun& bound) {
+    Leftover& leftover = leftovers_[of_run(bound.run)];
+    leftover.state.facts.in_broker = true;
+    if (leftover.seat.instance.empty()) {
+        leftover.seat = bound.seat;
+        leftover.process = bound.process;
+        leftover.harness = bound.harness;
+    }
+}
+
+LeftoverStep Leftovers::begin(uint32_t index, bool alive) {
+    Leftover& leftover = leftovers_[index];
+    leftover.state.facts.alive = alive;
+    LeftoverStep first = begin_leftover(leftover.state.facts);
+    leftover.state = first.next;
+    return first;
+}
+
+LeftoverStep Leftovers::step(uint32_t index, LeftoverEvent event) {
+    LeftoverStep next = launch::step(leftovers_[index].state, event);
+    leftovers_[index].state = next.next;
+    return next;
+}
+
+bool Leftovers::may_launch() const {
+    return std::all_of(leftovers_.begin(), leftovers_.end(), [](const Leftover& l) {
+        return l.state.phase == LeftoverPhase::over || l.state.reported;
+    });
+}
+
+bool Leftovers::over() const {
+    return std::all_of(leftovers_.begin(), leftovers_.end(), [](const Leftover& l) {
+        return l.state.phase == LeftoverPhase::over;
+    });
+}
+
+bool Leftovers::is_taken(const Seat& seat) const {
+    return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
+        return l.state.phase != LeftoverPhase::over && l.seat == seat;
+    });
+}
+
+LeftoverEvent end_event(bool first, bool logged) {
+    return !first && logged ? LeftoverEvent::ended_before : LeftoverEvent::ended;
+}
+
+}  // namespace mosaic::launch

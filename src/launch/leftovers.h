@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "launch/recovery_machine.h"
+#include "wire/messages.h"
+
+namespace mosaic::launch {
+
+// What a process looks like from outside.
+struct SeenProcess {
+    std::string exe;  // without " (deleted)"
+    std::vector<std::string> argv;
+    bool is_pid_one_inside = false;  // of a PID namespace below ours
+};
+
+// The run whose process this is by the look of it, empty when it is none of a session's: the
+// configured bwrap with a run directory among what it binds, or a runner with one as its argument.
+// `bwrap` is its real path, `runs_path` the directory of the run directories.
+[[nodiscard]] std::string run_of(const SeenProcess& process,
+                                 const std::string& bwrap,
+                                 const std::string& runs_path);
+
+// One leftover of a host that died hard.
+struct Leftover {
+    LeftoverState state;
+    std::string run;
+    Seat seat;  // of no instance: only a process is left
+    wire::ProcessIdentity process;
+    std::string harness;
+    std::string provider;  // empty when no entry says so
+    std::string model;
+};
+
+// All of them: who they are by what sessions.json, the broker and /proc say, one machine each.
+class Leftovers {
+  public:
+    // An entry of sessions.json. `warm`: the broker never heard of it.
+    void add_entry(Leftover entry, bool warm);
+    // A run that the broker holds as bound. What an entry says of it wins.
+    void add_bound(const wire::BoundRun& bound);
+    // The leftover of a run, made when nothing named it yet.
+    uint32_t of_run(const std::string& run);
+
+    [[nodiscard]] LeftoverStep begin(uint32_t index, bool alive);
+    [[nodiscard]] LeftoverStep step(uint32_t index, LeftoverEvent event);
+
+    // Everything is settled, or reported as stuck: launches may begin.
+    [[nodiscard]] bool may_launch() const;
+    [[nodiscard]] bool over() const;
+    [[nodiscard]] bool is_taken(const Seat& seat) const;
+
+    [[nodiscard]] const Leftover& operator[](uint32_t index) const { return leftovers_[index]; }
+
+    [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(leftovers_.size()); }
+
+  private:
+    std::vector<Leftover> leftovers_;
+};
+
+// The event that the broker's answer to endLaunch means. `first`: this end was recorded now;
+// `logged`: the launch log has an `end` line of the run. An end that was recorded before has its
+// line already, unless the host died between the two.
+[[nodiscard]] LeftoverEvent end_event(bool first, bool logged);
+
+}  // namespace mosaic::launch

@@ -1,0 +1,107 @@
+// Who the leftovers of a dead host are, and which processes belong to one.
+
+#include "launch/leftovers.h"
+
+#include <doctest/doctest.h>
+
+using namespace mosaic;
+using namespace mosaic::launch;
+
+namespace {
+
+constexpr const char* kRun = "r00000000000a";
+const std::string kRuns = "/data/launches/acme";
+const std::string kBwrap = "/usr/bin/bwrap";
+
+Leftover entry_of(const std::string& run, const std::string& instance) {
+    Leftover out;
+    out.run = run;
+    out.seat.instance = instance;
+    out.provider = "anthropic";
+    out.model = "m1";
+    return out;
+}
+
+wire::BoundRun bound_of(const std::string& run, const std::string& instance) {
+    wire::BoundRun out;
+    out.run = run;
+    out.seat.instance = instance;
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("a bwrap that binds a run directory is that run's") {
+    const SeenProcess outer{kBwrap, {"bwrap", "--ro-bind", kRuns + "/" + kRun, "/x", "--", "p"}};
+    CHECK(run_of(outer, kBwrap, kRuns) == kRun);
+    CHECK(run_of(outer, "/opt/bwrap", kRuns).empty());
+}
+
+TEST_CASE("a bwrap that names a run directory in its command is nobody's") {
+    const SeenProcess tail{kBwrap, {"bwrap", "--", "tail", "--bind", kRuns + "/" + kRun}};
+    CHECK(run_of(tail, kBwrap, kRuns).empty());
+    const SeenProcess file{kBwrap, {"bwrap", "--ro-bind", kRuns + "/" + kRun + "/runner.log"}};
+    CHECK(run_of(file, kBwrap, kRuns).empty());
+    const SeenProcess other{kBwrap, {"bwrap", "--setenv", kRuns + "/" + kRun}};
+    CHECK(run_of(other, kBwrap, kRuns).empty());
+}
+
+TEST_CASE("a runner is told by its name and its place as pid 1 inside") {
+    SeenProcess runner{"/x/mosaic-runner", {"/run/mosaic/mosaic-runner", kRuns + "/" + kRun}, true};
+    CHECK(run_of(runner, kBwrap, kRuns) == kRun);
+    runner.is_pid_one_inside = false;
+    CHECK(run_of(runner, kBwrap, kRuns).empty());
+    runner = {"/usr/bin/tail", {"tail", kRuns + "/" + kRun}, true};
+    CHECK(run_of(runner, kBwrap, kRuns).empty());
+    runner = {"/x/mosaic-runner", {"mosaic-runner", "/data/launches/other/r00000000000a"}, true};
+    CHECK(run_of(runner, kBwrap, kRuns).empty());
+}
+
+TEST_CASE("an entry and a bound run of one id are one leftover and the entry's word counts") {
+    Leftovers all;
+    all.add_entry(entry_of(kRun, "coder"), false);
+    all.add_bound(bound_of(kRun, "coder"));
+    all.add_bound(bound_of("r00000000000b", "pm"));
+    REQUIRE(all.size() == 2);
+    CHECK(all[0].state.facts.recorded);
+    CHECK(all[0].state.facts.in_broker);
+    CHECK(all[0].model == "m1");
+    CHECK(!all[1].state.facts.recorded);
+    CHECK(all[1].state.facts.in_broker);
+    CHECK(all.of_run("r00000000000c") == 2);
+    CHECK(!all[2].state.facts.in_broker);
+}
+
+TEST_CASE("a warm entry has no end at the broker") {
+    Leftovers all;
+    all.add_entry(entry_of(kRun, "coder"), true);
+    CHECK(!all[0].state.facts.in_broker);
+    const LeftoverStep first = all.begin(0, false);
+    REQUIRE(first.effects.size() == 1);
+    CHECK(first.effects[0] == LeftoverEffect::unrecord);
+}
+
+TEST_CASE("launches wait for every leftover that isn't reported as stuck") {
+    Leftovers all;
+    all.add_entry(entry_of(kRun, "coder"), false);
+    static_cast<void>(all.begin(0, true));
+    const Seat seat{"coder", ""};
+    CHECK(!all.may_launch());
+    CHECK(all.is_taken(seat));
+    static_cast<void>(all.step(0, LeftoverEvent::deadline));
+    CHECK(all.may_launch());
+    CHECK(all.is_taken(seat));
+    CHECK(!all.over());
+    static_cast<void>(all.step(0, LeftoverEvent::gone));
+    static_cast<void>(all.step(0, end_event(true, false)));
+    static_cast<void>(all.step(0, LeftoverEvent::removed));
+    CHECK(all.over());
+    CHECK(!all.is_taken(seat));
+}
+
+TEST_CASE("an end that was recorded before has a second line only when the first is missing") {
+    CHECK(end_event(true, false) == LeftoverEvent::ended);
+    CHECK(end_event(true, true) == LeftoverEvent::ended);
+    CHECK(end_event(false, false) == LeftoverEvent::ended);
+    CHECK(end_event(false, true) == LeftoverEvent::ended_before);
+}

@@ -14,6 +14,11 @@ option(MOSAIC_SANITIZE "Build with the address and undefined-behaviour sanitizer
 
 add_compile_definitions(_GLIBCXX_ASSERTIONS _GNU_SOURCE)
 add_compile_options(-fno-omit-frame-pointer)
-if(MOSAIC_SANITIZE)
+option(MOSAIC_FUZZ "Build the fuzz targets for libFuzzer; needs clang" OFF)
+if(MOSAIC_FUZZ)
+  # clang warns of other things than the compiler of the product, which is the one to be without any.
+  set(MOSAIC_WARNINGS -w)
+  set(MOSAIC_SANITIZE_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+elseif(MOSAIC_SANITIZE)
   set(MOSAIC_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=all)
 endif()

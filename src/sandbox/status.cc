@@ -152,10 +152,10 @@ std::string first_error_line(std::string_view text) {
             first = line;
         }
     }
-    const std::string_view cut = first.substr(0, kErrorLineBytesMax);
-    // A cut inside a character leaves bytes that aren't one.
-    const bool whole = cut.size() == first.size();
-    std::string line = to_valid_utf8(whole ? cut : cut.substr(0, valid_utf8_prefix(cut)));
+    // Bytes that are no UTF-8 grow when they are replaced, so the cut comes after that; four bytes
+    // more are looked at, so that it never falls into a character.
+    std::string line = to_valid_utf8(first.substr(0, kErrorLineBytesMax + 4));
+    line.resize(valid_utf8_prefix(std::string_view(line).substr(0, kErrorLineBytesMax)));
     std::replace_if(
         line.begin(),
         line.end(),

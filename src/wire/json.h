@@ -18,7 +18,7 @@
 // follows it but white space; UTF-8 without a byte-order mark; a key twice in one object is an
 // error (parsers disagree on which one counts, so accepting it would let two readers see two
 // documents); at most `depth_max` arrays and objects inside one another; a number without fraction
-// and exponent must fit int64.
+// and exponent must fit int64, and an exponent has at most nine digits.
 
 namespace mosaic::json {
 

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "wire/json.h"
+#include "wire/json_rules.h"
 
 namespace mosaic::json {
 namespace {
@@ -32,6 +33,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
         if (text.find_first_of(".eE") == std::string::npos) {
             return stop("an integer that 64 bits can't hold");
         }
+        if (exponent_too_long(text)) {
+            return stop("not a number");
+        }
         return add(Value(value));
     }
 
@@ -48,13 +52,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     bool end_array() override { return close(); }
 
     bool key(string_t& name) override {
-        const Object& members = *stack_.back().value.object();
-        const bool twice = std::any_of(
-            members.begin(), members.end(), [&](const Member& m) { return m.first == name; });
-        if (twice) {
+        Open& top = stack_.back();
+        if (!top.keys.add(*top.value.object(), name)) {
             return stop("the key \"" + escape_for_terminal(name) + "\" stands twice");
         }
-        stack_.back().key = name;
+        top.key = name;
         return true;
     }
 
@@ -76,6 +78,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     struct Open {
         Value value;
         std::string key;
+        KeySet keys;
     };
 
     bool stop(std::string why) {
@@ -101,7 +104,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
         if (static_cast<int>(stack_.size()) >= depth_max_) {
             return stop("more than " + std::to_string(depth_max_) + " levels deep");
         }
-        stack_.push_back(Open{std::move(value), {}});
+        stack_.push_back(Open{std::move(value), {}, {}});
         return true;
     }
 

@@ -4,6 +4,8 @@
 
 #include "wire/json.h"
 
+#include "wire/json_rules.h"
+
 // The conversions that throw aren't even declared: no exception leaves a room.
 #define SIMDJSON_EXCEPTIONS 0
 #include <simdjson.h>
@@ -55,7 +57,7 @@ struct Walk {
             return Value(out);
         }
         double out = 0;
-        if (value.get_double().get(out) != simdjson::SUCCESS) {
+        if (exponent_too_long(raw) || value.get_double().get(out) != simdjson::SUCCESS) {
             fail_here("not a number");
         }
         return Value(out);
@@ -86,6 +88,7 @@ struct Walk {
 
     Value object(od::value& value, int depth) {  // NOLINT(misc-no-recursion): depth_max bounds it
         Object out;
+        KeySet keys;
         od::object members;
         if (value.get_object().get(members) != simdjson::SUCCESS) {
             fail_here("not an object");
@@ -103,9 +106,7 @@ struct Walk {
                 return {};
             }
             std::string name(key);
-            const bool twice = std::any_of(
-                out.begin(), out.end(), [&](const Member& m) { return m.first == name; });
-            if (twice) {
+            if (!keys.add(out, name)) {
                 fail_here("the key \"" + escape_for_terminal(name) + "\" stands twice");
                 return {};
             }

@@ -124,6 +124,10 @@ TEST_CASE("the first error line is bubblewrap's own when it wrote one") {
     const std::string wide =
         first_error_line("bwrap: " + std::string(292, 'x') + "\xC3\xA9\xC3\xA9");
     CHECK(wide.size() == 299);
+    // Bytes that are no UTF-8 take three each, and don't hide what follows them.
+    CHECK(first_error_line(std::string(400, '\xd6')).size() == 300);
+    CHECK(first_error_line("\xd6" + std::string(400, 'x')) ==
+          "\xEF\xBF\xBD" + std::string(297, 'x'));
 }
 
 TEST_CASE("every end of the outer bwrap has its reason") {

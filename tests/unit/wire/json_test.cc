@@ -28,6 +28,7 @@ TEST_CASE("documents that are read, and what they dump to") {
         {"9223372036854775807", "9223372036854775807"},
         {"-9223372036854775808", "-9223372036854775808"},
         {"[[[[[[[[1]]]]]]]]", "[[[[[[[[1]]]]]]]]"},
+        {"[1e-400,1E+000000002 , 2.5e-1]", "[0.0,100.0,0.25]"},
     };
     for (const auto& [text, expected] : table) {
         CAPTURE(text);
@@ -67,6 +68,8 @@ TEST_CASE("documents that are refused") {
         "9223372036854775808",
         "18446744073709551616",
         "1e400",
+        "1e0000000001",
+        "-1E-279223372036854775808",
         "01",
         "+1",
         ".5",
@@ -98,6 +101,19 @@ TEST_CASE("documents that are refused") {
 TEST_CASE("a deep document is refused without deep recursion") {
     const std::string text(100'000, '[');
     CHECK_FALSE(parse(text).has_value());
+}
+
+TEST_CASE("a line full of keys is read in time and a key that stands twice among them is found") {
+    // As many as a frame holds. Compared with one another they would take minutes.
+    std::string text = "{";
+    for (int i = 0; text.size() < 1024 * 1024 - 32; ++i) {
+        text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+    }
+    const auto value = parse(text + "}");
+    REQUIRE(value.has_value());
+    CHECK(value->object()->size() > 80'000);
+    CHECK_FALSE(parse(text + ",\"0\":1}").has_value());
+    CHECK_FALSE(parse(text + ",\"77\":1}").has_value());
 }
 
 TEST_CASE("a reader names file, pointer and expectation, and refuses what nobody asked for") {

@@ -11,10 +11,38 @@ namespace {
 
 // After the exit: what is in the pipe then is read long before, unless somebody holds it open.
 constexpr Duration kOutputTakes = seconds(1);
+// Of a killed child. One that the kernel holds for longer is left to init.
+constexpr int kDeathTakesMs = 2000;
 
 }  // namespace
 
 Children::Children(Loop& loop) : loop_(loop) {}
+
+Children::~Children() {
+    for (const auto& child : children_) {
+        if (child->in_use && !child->exited) {
+            kill(*child);
+            pollfd exit{.fd = child->process->pidfd(), .events = POLLIN, .revents = 0};
+            ::poll(&exit, 1, kDeathTakesMs);
+            ignore(process::reap(exit.fd), "nobody asks how it ended any more");
+        }
+    }
+}
+
+// The child and whatever it started in its session.
+void Children::kill(const Child& child) {
+    ignore(process::signal_pidfd(child.process->pidfd(), SIGKILL), "gone is what is wanted");
+    // Still ours: only on_exit and the destructor reap, so the number can't be another's.
+    ::kill(-child.process->pid(), SIGKILL);
+}
+
+void Children::end(uint64_t job) {
+    for (const auto& child : children_) {
+        if (child->in_use && !child->exited && child->result.job == job) {
+            kill(*child);
+        }
+    }
+}
 
 uint64_t Children::run(process::SpawnSpec spec, std::vector<UniqueFd> keep, Duration deadline) {
     const uint64_t job = next_job_++;
@@ -30,6 +58,7 @@ uint64_t Children::run(process::SpawnSpec spec, std::vector<UniqueFd> keep, Dura
     const UniqueFd input(ends[1]);
     spec.descriptors.emplace_back(input.get(), 1);
     spec.descriptors.emplace_back(input.get(), 2);
+    spec.parent_death_kill = true;
     auto process = process::spawn(spec);
     if (process) {
         // The descriptors in `keep` may close only when the child has its own.
@@ -76,7 +105,7 @@ void Children::on_deadline(uint32_t index, uint32_t generation) {
         loop_.ring->cancel(child.output_op);
     } else {
         child.result.timed_out = true;
-        ignore(process::signal_pidfd(child.process->pidfd(), SIGKILL), "gone is what is wanted");
+        kill(child);
     }
 }
 

@@ -24,18 +24,26 @@ struct ChildResult {
 };
 
 // Short programs that the host runs beside its sessions without waiting for them: the sandbox
-// probe, the removal of a directory tree. One result each, in take_result().
+// probe, the removal of a directory tree. One result each, in take_result(). None outlives the
+// host: destroying this kills and reaps those that still run, and a host that dies hard takes them
+// along (their parent-death signal).
 class Children {
   public:
     static constexpr size_t kOutputBytesMax = size_t{64} * 1024;
 
     explicit Children(Loop& loop);
+    Children(const Children&) = delete;
+    Children& operator=(const Children&) = delete;
+    ~Children();
 
     // Runs the program, its stdout and stderr collected (`spec.descriptors` must leave 1 and 2
     // alone). `keep` are descriptors that stay open until it has started. After `deadline` it is
     // killed. With it goes whatever it left running in its process group, and what left the group
     // can't hold the result up by holding the output open. Returns the job's number.
     uint64_t run(process::SpawnSpec spec, std::vector<UniqueFd> keep, Duration deadline);
+
+    // Kills this one; its result comes as always. A job that is over already is ignored.
+    void end(uint64_t job);
 
     [[nodiscard]] std::optional<ChildResult> take_result();
     [[nodiscard]] bool quiet() const;
@@ -58,6 +66,7 @@ class Children {
         reactor::Op output_op;
     };
 
+    static void kill(const Child& child);
     void finish_when_done(uint32_t index);
 
     Loop& loop_;

@@ -73,6 +73,7 @@ class Host {
     void serve_when_recovered();
     void begin_stop();
     void stop_when_over();
+    void cut_stop_short();
     void give_up(const std::string& why, int code);
     void remove_run(const std::string& run);
     void start_removal();

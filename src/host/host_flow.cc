@@ -370,6 +370,7 @@ void Host::begin_stop() {
     for (const Ask& ask : waiting) {
         runs_->refuse(ask, Refusal::host_stopping, "the host is stopping");
     }
+    probe_->give_up();
     const int64_t timeout_ms = settings_.system.limits.stop_timeout_ms;
     runs_->stop_all(timeout_ms);
     loop_.set_timer(
@@ -382,10 +383,21 @@ void Host::stop_when_over() {
         state_ = State::finishing;
         broker_->shut_down();
     }
-    if (state_ == State::finishing && broker_->broker_gone()) {
+    // Nothing of ours outlives us: the directories of launches that came to nothing go first.
+    if (state_ == State::finishing && broker_->broker_gone() && children_->quiet()) {
         state_ = State::over;
         log_line("stopped");
     }
+}
+
+// The time for a stop is over.
+void Host::cut_stop_short() {
+    if (state_ == State::finishing && broker_->broker_gone()) {
+        log_line("stopped; the next start goes on removing run directories");
+        state_ = State::over;
+        return;
+    }
+    give_up("not everything could be ended and recorded in time", exit_code::kFailed);
 }
 
 void Host::give_up(const std::string& why, int code) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "harness/module.h"
 #include "host/log.h"
@@ -71,6 +72,11 @@ void Probe::start(const sandbox::FileIdentity& identity) {
     version.argv = {probe.options.bwrap, "--version"};
     version.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
     version_job_ = children_.run(std::move(version), {}, kProbeTakes);
+}
+
+void Probe::give_up() {
+    children_.end(std::exchange(try_job_, 0));
+    children_.end(std::exchange(version_job_, 0));
 }
 
 bool Probe::settle(const ChildResult& result) {

@@ -32,6 +32,9 @@ class Probe {
     // A launch failed in a way that puts the last result in doubt.
     void doubt() { known_good_.reset(); }
 
+    // The host stops: a try under way is ended.
+    void give_up();
+
     // Takes the result when it is one of its own; true when a try has just been settled.
     bool settle(const ChildResult& result);
 

@@ -326,6 +326,32 @@ TEST_CASE("a bwrap that hangs costs its launch and not the host") {
     CHECK(world.wait_sessions(0));
 }
 
+TEST_CASE("a stop during the probe of bwrap leaves no process and a kill takes it along") {
+    World world;
+    const std::string path = world.root + "/bin/bwrap";
+    // It says that it runs and then never ends.
+    write_text(path,
+               "#!/bin/sh\ncase \"$*\" in\n*self-test*) echo $$ >" + world.root +
+                   "/probe.tmp; mv " + world.root + "/probe.tmp " + world.root +
+                   "/probe; exec sleep 1000;;\n*) exec /usr/bin/bwrap \"$@\";;\nesac\n",
+               0755);
+    world.system.set("sandbox", object({{"bwrap", path}}));
+    world.start();
+    REQUIRE(wait_for_change({world.root}, [&] { return exists(world.root + "/probe"); }));
+    const auto probe = static_cast<pid_t>(std::stol(read_text(world.root + "/probe")));
+    REQUIRE(!start_time_of(probe).empty());
+    SUBCASE("stopped") {
+        world.stop();
+        CHECK(start_time_of(probe).empty());
+        CHECK(world.processes().empty());
+        CHECK(!contains(world.host_log(), "sessions can't start"));
+    }
+    SUBCASE("killed") {
+        world.kill();
+        CHECK(wait_gone(probe));
+    }
+}
+
 TEST_CASE("a host whose error stream is closed goes on") {
     World world;
     world.start();

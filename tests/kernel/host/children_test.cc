@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
+#include <set>
 
 #include "process/pidfd.h"
 #include "rig.h"
@@ -102,6 +104,45 @@ TEST_CASE("after its deadline a helper is killed with all its group") {
     const UniqueFd background = process_of(result.output);
     const bool gone = !background.valid() || exits_within(background.get(), 10'000);
     CHECK(gone);
+}
+
+TEST_CASE("a helper that is ended dies with its group and gives its result") {
+    Running rig;
+    if (!rig.ok()) {
+        return;
+    }
+    const uint64_t job = rig.start(shell("sleep 1000 & echo $!; wait"));
+    const uint64_t other = rig.start(shell("read line; echo other"));
+    rig.children->end(job);
+    rig.children->end(other + 1);
+    std::set<uint64_t> killed;
+    for (int i = 0; i < 2; ++i) {
+        const ChildResult result = rig.next();
+        if (result.exit.signal == SIGKILL) {
+            killed.insert(result.job);
+        }
+        CHECK_FALSE(result.timed_out);
+    }
+    CHECK(killed == std::set<uint64_t>{job});
+    CHECK(rig.children->quiet());
+}
+
+TEST_CASE("helpers don't outlive their owner") {
+    Running rig;
+    if (!rig.ok()) {
+        return;
+    }
+    const Ends held = make_pipe();
+    process::SpawnSpec spec = shell("echo $$ >&5; exec sleep 1000");
+    spec.descriptors = {{held.b.get(), 5}};
+    rig.start(std::move(spec));
+    std::array<char, 32> number{};
+    REQUIRE(::read(held.a.get(), number.data(), number.size() - 1) > 0);
+    const UniqueFd helper = process_of(number.data());
+    REQUIRE(helper.valid());
+    rig.loop.ring.reset();
+    rig.children.reset();
+    CHECK(process::has_exited(helper.get()));
 }
 
 TEST_CASE("what a helper left in the background can't hold its output, and dies") {

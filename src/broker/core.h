@@ -125,6 +125,9 @@ class Core {
     [[nodiscard]] Result<Outcome> send(const wire::Request& request,
                                        const Sender& sender,
                                        int64_t now);
+    [[nodiscard]] Result<std::optional<Outcome>> sent_before(const wire::Request& request,
+                                                             const wire::MessageSendArgs& args,
+                                                             const Sender& sender);
     [[nodiscard]] Result<std::optional<Outcome>> check_send(const wire::Request& request,
                                                             const wire::MessageSendArgs& args,
                                                             const Sender& sender,

@@ -79,6 +79,29 @@ Result<std::optional<Outcome>> Core::check_quota(const wire::Request& request,
     return std::optional<Outcome>();
 }
 
+// The answer to a message that this run has sent with this key before: a runner whose broker died
+// before it could answer sends again. Nothing when it is a new one.
+Result<std::optional<Outcome>> Core::sent_before(const wire::Request& request,
+                                                 const wire::MessageSendArgs& args,
+                                                 const Sender& sender) {
+    if (args.key.empty() || sender.run.empty()) {
+        return std::optional<Outcome>();
+    }
+    MOSAIC_TRY_ASSIGN(const auto before, store_.sent_with(sender.run, args.key));
+    if (!before) {
+        return std::optional<Outcome>();
+    }
+    if (before->to != args.to || before->body != args.body ||
+        before->message_class != args.message_class) {
+        return std::optional(error(request.id,
+                                   BusError::bad_request,
+                                   "the key " + clip(args.key, 64) +
+                                       " is that of another message, " +
+                                       message_id(before->number)));
+    }
+    return std::optional(answer(request.id, json::Object{{"id", message_id(before->number)}}));
+}
+
 // Why the message isn't taken; nothing when it is.
 Result<std::optional<Outcome>> Core::check_send(const wire::Request& request,
                                                 const wire::MessageSendArgs& args,
@@ -134,8 +157,10 @@ Result<std::optional<Outcome>> Core::check_send(const wire::Request& request,
     if (full || permission == Permission::free) {
         return full;
     }
+    wire::MessageSendArgs decided = args;
+    decided.key.clear();  // the same message of another try is the same call
     const GatedCall call{
-        sender.seat, "message.send", json::dump(args.to_value()), describe_send(args)};
+        sender.seat, "message.send", json::dump(decided.to_value()), describe_send(args)};
     MOSAIC_TRY_ASSIGN(auto gated, gate(request.id, call, now));
     if (!gated) {
         return std::optional<Outcome>();
@@ -151,6 +176,11 @@ Result<Outcome> Core::send(const wire::Request& request, const Sender& sender, i
     if (!args) {
         return error(request.id, BusError::bad_request, args.error().text);
     }
+    // Before the checks: its quota and its allowance were used the first time.
+    MOSAIC_TRY_ASSIGN(auto before, sent_before(request, *args, sender));
+    if (before) {
+        return std::move(*before);
+    }
     MOSAIC_TRY_ASSIGN(auto refused, check_send(request, *args, sender, now));
     if (refused) {
         return std::move(*refused);
@@ -163,10 +193,11 @@ Result<Outcome> Core::send(const wire::Request& request, const Sender& sender, i
     message.body = args->body;
     message.in_reply_to = parse_number('m', args->in_reply_to);
     message.at = now;
-    // A runner whose broker died before its answer came sends the same reply again.
-    MOSAIC_TRY_ASSIGN(const auto before, store_.same_reply(message));
-    if (before) {
-        return answer(request.id, json::Object{{"id", message_id(*before)}});
+    message.key = sender.run.empty() ? "" : args->key;
+    // One turn gives one reply, whoever asks for it to be sent.
+    MOSAIC_TRY_ASSIGN(const auto same, store_.same_reply(message));
+    if (same) {
+        return answer(request.id, json::Object{{"id", message_id(*same)}});
     }
     MOSAIC_TRY_ASSIGN(const int64_t number, store_.add_message(message));
     json::Value event;

@@ -109,8 +109,14 @@ CREATE INDEX unfinished_tasks ON tasks (role, n) WHERE state < 2;
 CREATE INDEX tasks_by ON tasks (by_run);
 )sql";
 
+// `send_key` is the sender's word for a message, by which one that is sent again is known.
+constexpr const char* kVersion3 = R"sql(
+ALTER TABLE messages ADD COLUMN send_key TEXT NOT NULL DEFAULT '';
+CREATE UNIQUE INDEX sent_once ON messages (from_run, send_key) WHERE send_key <> '';
+)sql";
+
 // kSteps[i] makes version i + 1 of version i.
-constexpr std::array<const char*, 2> kSteps = {kVersion1, kVersion2};
+constexpr std::array<const char*, 3> kSteps = {kVersion1, kVersion2, kVersion3};
 constexpr int kSchemaVersion = static_cast<int>(kSteps.size());
 
 }  // namespace mosaic::broker

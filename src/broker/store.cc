@@ -97,6 +97,7 @@ StoredMessage read_message(const Row& row) {
     out.in_reply_to = row.integer(9);
     out.at = row.integer(10);
     out.acked = !row.is_null(11);
+    out.key = row.text(12);
     return out;
 }
 
@@ -332,7 +333,7 @@ Result<void> Store::end(const std::string& run, const wire::EndLaunchResult& how
 Result<int64_t> Store::add_message(const StoredMessage& message) {
     MOSAIC_TRY(db_.execute(
         "INSERT INTO messages (to_instance, to_thread, from_instance, from_thread, from_run, class,"
-        " body, bytes, in_reply_to, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " body, bytes, in_reply_to, at, send_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         message.to.instance,
         message.to.thread,
         message.from.instance,
@@ -342,7 +343,8 @@ Result<int64_t> Store::add_message(const StoredMessage& message) {
         message.body,
         static_cast<int64_t>(message.body.size()),
         message.in_reply_to,
-        message.at));
+        message.at,
+        message.key));
     return db_.last_insert();
 }
 
@@ -362,6 +364,12 @@ Result<std::optional<int64_t>> Store::same_reply(const StoredMessage& message) {
         message.to.thread,
         message.body));
     return found;
+}
+
+Result<std::optional<StoredMessage>> Store::sent_with(const std::string& run,
+                                                      const std::string& key) {
+    return message(
+        "SELECT * FROM messages WHERE from_run=? AND send_key=? AND send_key<>''", run, key);
 }
 
 Result<std::optional<StoredMessage>> Store::find_message(int64_t number) {

@@ -53,6 +53,7 @@ struct StoredMessage {
     int64_t in_reply_to = 0;  // 0: none
     int64_t at = 0;
     bool acked = false;
+    std::string key;  // the sender's word for it; empty: none
 };
 
 struct Queued {
@@ -144,6 +145,9 @@ class Store {
     // The number of the very same reply (run, class, receiver, message it answers, body) when it
     // was stored before.
     [[nodiscard]] Result<std::optional<int64_t>> same_reply(const StoredMessage& message);
+    // The message that this run sent with this key.
+    [[nodiscard]] Result<std::optional<StoredMessage>> sent_with(const std::string& run,
+                                                                 const std::string& key);
     [[nodiscard]] Result<std::optional<StoredMessage>> find_message(int64_t number);
     // The oldest that `to` hasn't acked.
     [[nodiscard]] Result<std::optional<StoredMessage>> front(const Seat& to);

@@ -33,6 +33,10 @@ Bus::Bus(Options options, const CapabilityPage& capability)
 
 int64_t Bus::request(std::string verb, json::Value args) {
     const int64_t id = next_id_++;
+    if (verb == "message.send") {
+        // Known by it when it has to be sent again; ids are used once in a run's life.
+        args.set("key", std::to_string(id));
+    }
     if (state_ == State::claimed) {
         send(id, verb, args);
     }

@@ -22,7 +22,8 @@ namespace mosaic::runner {
 // It connects, claims the role and keeps both over losses: after one it comes back with back-off,
 // claims again, and sends again every request that has had no reply, in their order. So a caller
 // asks once and gets one reply, whatever happened in between; what the broker had already done and
-// only the reply was lost is done twice, which the broker's verbs allow for.
+// only the reply was lost is done twice, which the broker's verbs allow for: a message has a key by
+// which it is known again.
 class Bus {
   public:
     enum class State {

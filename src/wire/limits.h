@@ -34,6 +34,9 @@ constexpr size_t kRequestEnvBytesMax = size_t{96} * 1024;
 // Bytes waiting to be read by one client before it is closed as not reading.
 constexpr size_t kUnreadBytesMax = 4 * kFrameBytesMax;
 
+// A sender's own word for a message, by which one that is sent again is known.
+constexpr size_t kSendKeyBytesMax = 64;
+
 constexpr int kWireDepthMax = 8;
 constexpr int kFileDepthMax = 16;
 

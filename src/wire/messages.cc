@@ -517,6 +517,7 @@ Value MessageSendArgs::to_value() const {
     out.set("class", to_string(message_class));
     out.set("body", body);
     set_if(out, "in_reply_to", in_reply_to);
+    set_if(out, "key", key);
     return out;
 }
 
@@ -528,6 +529,10 @@ Result<MessageSendArgs> MessageSendArgs::from(const Value& value) {
     out.message_class = read_class(r);
     out.body = r.string("body");
     out.in_reply_to = r.string_or("in_reply_to", "");
+    out.key = r.string_or("key", "");
+    if (out.key.size() > limits::kSendKeyBytesMax) {
+        r.problem("key", "expected at most " + std::to_string(limits::kSendKeyBytesMax) + " bytes");
+    }
     return finish(r, std::move(out));
 }
 

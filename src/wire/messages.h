@@ -269,6 +269,9 @@ struct MessageSendArgs {
     MessageClass message_class = MessageClass::request;
     std::string body;
     std::string in_reply_to;  // empty: none
+    // A session's own word for this message, of at most kSendKeyBytesMax bytes; empty: none. Sent
+    // again with the same key by the same run it is the same message, and is stored once.
+    std::string key{};
 
     bool operator==(const MessageSendArgs&) const = default;
     [[nodiscard]] json::Value to_value() const;

@@ -260,6 +260,36 @@ TEST_CASE("tasks and questions are the broker's to answer") {
     CHECK(c.line() == R"({"ok":true,"result":{"tasks":[]}})");
 }
 
+TEST_CASE("a message that is sent again to the next broker has the key it had") {
+    Scene s;
+    s.session.typed = {"message_send"};
+    s.start();
+    auto [broker, receive] = s.claimed();
+    Peer c = s.tools();
+    const auto send_one = [&c] {
+        c.send(R"({"tool":"message_send","args":{"to":"pm","body":"x"}})"
+               "\n");
+    };
+    send_one();
+    const auto key_of = [](const wire::Request& request) {
+        const auto args = wire::MessageSendArgs::from(request.args);
+        REQUIRE(args);
+        CHECK_FALSE(args->key.empty());
+        return args->key;
+    };
+    const std::string key = key_of(broker.expect("message.send"));
+    broker.close();
+    Peer back = s.broker();
+    back.ok(back.expect("role.claim"));
+    back.expect("message.receive");
+    const auto again = back.expect("message.send");
+    CHECK(key_of(again) == key);
+    back.ok(again, id_result("m1"));
+    CHECK(c.line() == R"({"ok":true,"result":{"id":"m1"}})");
+    send_one();
+    CHECK(key_of(back.expect("message.send")) != key);
+}
+
 TEST_CASE("the shell client prints results, and errors with their own status") {
     Scene s;
     s.session.typed = {"message_send"};

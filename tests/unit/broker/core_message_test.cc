@@ -184,6 +184,49 @@ TEST_CASE("the same reply of the same run counts once, another one counts") {
     CHECK(bench.events("message.sent").size() == 3);
 }
 
+TEST_CASE("a message that is sent again with its key is stored once whatever the quota says now") {
+    Bench bench;
+    auto pm = bench.claimed({"pm", ""}, kPmRun);
+    auto coder = bench.claimed({"coder", ""}, kCoderRun);
+    auto args = letter({"coder", ""}, "build it");
+    args.key = "7";
+    const std::string first = id_of(bench.ask(pm, "message.send", args.to_value()));
+    for (size_t i = 1; i < limits::kQueuedPerSenderMax; ++i) {
+        REQUIRE(bench.ask(pm, "message.send", letter({"coder", ""}, "x").to_value()).reply.ok);
+    }
+    CHECK(id_of(bench.ask(pm, "message.send", args.to_value())) == first);
+    // The same words with another key, or with none, are another message.
+    args.key = "8";
+    CHECK(bench.ask(pm, "message.send", args.to_value()).reply.error == "quota-exceeded");
+    REQUIRE(bench.ask(coder, "message.receive", kNothing).reply.ok);
+    REQUIRE(bench.ask(coder, "message.ack", ack_args(first)).reply.ok);
+    CHECK(id_of(bench.ask(pm, "message.send", args.to_value())) != first);
+    // One that was acked meanwhile is still known.
+    args.key = "7";
+    CHECK(id_of(bench.ask(pm, "message.send", args.to_value())) == first);
+    CHECK(bench.events("message.sent").size() == limits::kQueuedPerSenderMax + 1);
+}
+
+TEST_CASE("a key counts for its own run and its own message") {
+    Bench bench;
+    auto pm = bench.claimed({"pm", ""}, kPmRun);
+    auto other = bench.claimed({"pm", "t1"}, "r000000000003");
+    auto args = letter({"coder", ""}, "build it");
+    args.key = "7";
+    const std::string first = id_of(bench.ask(pm, "message.send", args.to_value()));
+    CHECK(id_of(bench.ask(other, "message.send", args.to_value())) != first);
+    args.body = "build that";
+    const auto refused = bench.ask(pm, "message.send", args.to_value());
+    CHECK(refused.reply.error == "bad-request");
+    CHECK(refused.reply.message.find(first) != std::string::npos);
+    args.key = std::string(limits::kSendKeyBytesMax + 1, 'k');
+    CHECK(bench.ask(pm, "message.send", args.to_value()).reply.error == "bad-request");
+    // The human's messages have no run to know them by.
+    args.key = "7";
+    const std::string mine = id_of(bench.human("message.send", args.to_value()));
+    CHECK(id_of(bench.human("message.send", args.to_value())) != mine);
+}
+
 TEST_CASE("a reply is found by what it answers, past the order, and taking it acks it") {
     Bench bench;
     auto coder = bench.claimed({"coder", ""}, kCoderRun);

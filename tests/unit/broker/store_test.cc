@@ -158,9 +158,23 @@ TEST_CASE("another program's file and a newer version are refused and stay as th
 
 TEST_CASE("a store of an earlier version gets what is new and keeps what it has") {
     Scratch scratch;
+    int earlier = 0;
+    SUBCASE("the first") {
+        earlier = 1;
+    }
+    SUBCASE("the second") {
+        earlier = 2;
+    }
+    std::string tables;
+    for (int i = 0; i < earlier; ++i) {
+        tables += kSteps[static_cast<size_t>(i)];
+    }
     sql(scratch.store(),
-        std::string(kVersion1) + "PRAGMA application_id=" + std::to_string(kApplicationId) +
-            "; PRAGMA user_version=1;"
+        tables + "PRAGMA application_id=" + std::to_string(kApplicationId) +
+            "; PRAGMA user_version=" + std::to_string(earlier) +
+            ";"
+            "INSERT INTO messages VALUES (1, 'pm', '', 'coder', '', 'r0123456789ab', 0, 'hello', 5,"
+            " 0, 1, NULL);"
             "INSERT INTO events VALUES (1, 0, 'one', '{\"seq\":1}');"
             "INSERT INTO decisions VALUES (3, 'pm', '', 'message.send', '{}', 0, 5, NULL);");
     for (int i = 0; i < 2; ++i) {
@@ -169,6 +183,8 @@ TEST_CASE("a store of an earlier version gets what is new and keeps what it has"
         REQUIRE_MESSAGE(opened.has_value(), opened.error().text);
         CHECK(store.events(0, 10) == std::vector<std::string>{"{\"seq\":1}"});
         CHECK((*store.find_decision(3))->verb == "message.send");
+        CHECK((*store.front({"pm", ""}))->body == "hello");
+        CHECK((*store.find_message(1))->key.empty());
         StoredTask task;
         task.role = "pm";
         task.title = "title";

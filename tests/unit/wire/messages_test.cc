@@ -63,6 +63,7 @@ TEST_CASE("every message survives encode and decode") {
     round_trip(HumanLaunchArgs{{"pm", ""}});
     round_trip(StopArgs{"coder", "t", 500});
     round_trip(MessageSendArgs{{"coder", "t"}, MessageClass::note, "hello\n", "m1"});
+    round_trip(MessageSendArgs{{"coder", ""}, MessageClass::request, "hello", "", "k 7"});
     round_trip(MessageReceiveArgs{true, "m1"});
     round_trip(MessageReceiveResult{
         Message{"m1", "pm", "", MessageClass::request, "b", "2026-01-01T00:00:00.000Z", ""},

@@ -184,6 +184,32 @@ void BrokerLink::on_restart(uint32_t generation) {
     }
 }
 
+void BrokerLink::watch() {
+    if (!watching_) {
+        watching_ = true;
+        loop_.set_timer(TimerKind::broker_watch, 0, generation_, milliseconds(kBrokerLookMs));
+    }
+}
+
+void BrokerLink::on_watch(uint32_t generation) {
+    watching_ = false;
+    if (state_ == State::down || !requests_.waits()) {
+        silent_looks_ = 0;
+        return;
+    }
+    // The first look at a broker that was started since the timer was set proves nothing yet.
+    const bool silent = generation == generation_ && !std::exchange(heard_, false);
+    silent_looks_ = silent ? silent_looks_ + 1 : 0;
+    const uint32_t most =
+        state_ == State::starting ? kBrokerSilentLooksMaxAtStart : kBrokerSilentLooksMax;
+    if (silent_looks_ < most) {
+        watch();
+        return;
+    }
+    silent_looks_ = 0;
+    lose("it has answered nothing for " + std::to_string(most * kBrokerLookMs / 1000) + " s");
+}
+
 void BrokerLink::fail_pending() {
     for (const Pending& pending : requests_.lose_broker()) {
         switch (pending.kind) {
@@ -211,6 +237,7 @@ void BrokerLink::send_request(const std::string& verb, json::Value args, Pending
     request.verb = verb;
     request.args = std::move(args);
     send_text(wire::encode(request));
+    watch();
 }
 
 void BrokerLink::send_text(std::string text) {
@@ -256,6 +283,7 @@ void BrokerLink::on_recv_done() {
         restart_when_quiet();
         return;
     }
+    heard_ = true;
     lines_.append({buffer_.data(), static_cast<size_t>(result)});
     explicit_bzero(buffer_.data(), static_cast<size_t>(result));
     while (auto line = lines_.next()) {

@@ -49,9 +49,18 @@ struct BrokerPrograms {
     std::string store;   // path of broker.sqlite
 };
 
+// Silence is counted in looks and not in time: when the host itself was held up, that was one look.
+// No look is taken while nothing is asked, so an idle host sleeps.
+constexpr int64_t kBrokerLookMs = 10'000;
+constexpr uint32_t kBrokerSilentLooksMax = 3;
+// Until it has accepted the configuration: it checks its whole store first.
+constexpr uint32_t kBrokerSilentLooksMaxAtStart = 60;
+
 // The broker child and the socketpair to it. Starts it, starts it again with a growing delay when
 // it dies alone, and keeps what must not be lost: an endLaunch is sent again to the next broker
 // until it is answered. Other requests of a dead broker are answered as failed to their run.
+// A broker that lives and says nothing for kBrokerSilentLooksMax looks of kBrokerLookMs, while
+// something is asked of it, is killed and replaced: it hangs, or somebody stopped it.
 class BrokerLink {
   public:
     // The listening sockets stay ours and open; each broker inherits them.
@@ -97,6 +106,7 @@ class BrokerLink {
     void on_exit();
     void on_exec();
     void on_restart(uint32_t generation);
+    void on_watch(uint32_t generation);
     void on_ends_retry();
 
   private:
@@ -120,6 +130,7 @@ class BrokerLink {
     void send_text(std::string text);
     void send_more();
     void lose(const std::string& why);
+    void watch();
     void restart_when_quiet();
     void arm_restart();
     void send_reply(const wire::Reply& reply);
@@ -147,6 +158,9 @@ class BrokerLink {
     bool stopping_ = false;  // no restart
     uint32_t restarts_ = 0;
     uint32_t generation_ = 0;
+    bool watching_ = false;      // a timer for the next look is set
+    bool heard_ = false;         // something came from the broker since the last look
+    uint32_t silent_looks_ = 0;  // in a row
     std::optional<process::Spawned> child_;
     UniqueFd control_;
     wire::LineBuffer lines_;

@@ -225,6 +225,9 @@ void Host::dispatch_timers() {
             case TimerKind::broker_restart:
                 broker_->on_restart(timer->generation);
                 break;
+            case TimerKind::broker_watch:
+                broker_->on_watch(timer->generation);
+                break;
             case TimerKind::ends_retry:
                 broker_->on_ends_retry();
                 break;

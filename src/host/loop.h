@@ -43,6 +43,7 @@ enum class TimerKind : uint16_t {
     run_term,
     leftover_deadline,
     broker_restart,
+    broker_watch,
     ends_retry,
     store_retry,
     log_retry,

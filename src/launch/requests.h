@@ -77,6 +77,9 @@ class Requests {
         });
     }
 
+    // Something has gone out and isn't answered.
+    [[nodiscard]] bool waits() const { return !waiting_.empty(); }
+
     // Endings that the broker has yet to confirm.
     [[nodiscard]] size_t ends_waiting() const {
         size_t ends = kept_.size();

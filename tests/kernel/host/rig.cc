@@ -132,6 +132,9 @@ void Rig::dispatch_timers() {
             case TimerKind::broker_restart:
                 broker->on_restart(timer->generation);
                 break;
+            case TimerKind::broker_watch:
+                broker->on_watch(timer->generation);
+                break;
             case TimerKind::ends_retry:
                 broker->on_ends_retry();
                 break;

@@ -28,6 +28,7 @@ using launch::Phase;
 namespace {
 
 constexpr uint64_t kRunnerLogHeadMax = uint64_t{64} * 1024;
+constexpr uint64_t kRunnerLogTailMax = uint64_t{4} * 1024;
 // Sessions go first when memory runs out, the host last.
 constexpr int kSessionOomScore = 500;
 
@@ -211,7 +212,16 @@ void Runs::report_exit(uint32_t index) {
                                        kRunnerLogHeadMax);
         error_line = text ? sandbox::first_error_line(*text) : std::string();
     }
-    sandbox::End end = sandbox::map_exit(s.exit, s.status.exit_code(), error_line);
+    const sandbox::End end = sandbox::map_exit(s.exit, s.status.exit_code(), error_line);
+    // A runner that gives up says why as its last words.
+    std::string last_words;
+    if (!never_ran && end.exit_code.value_or(0) != 0) {
+        const auto text =
+            process::read_tail_beneath(parts_.root.runs.get(),
+                                       s.run + "/" + std::string(registry::kRunnerLog),
+                                       kRunnerLogTailMax);
+        last_words = text ? sandbox::last_line(*text) : std::string();
+    }
     s.end_exit_code.reset();
     if (end.exit_code) {
         s.end_exit_code = *end.exit_code;
@@ -224,7 +234,10 @@ void Runs::report_exit(uint32_t index) {
         s.failure = end.detail;
     } else if (s.failure.empty() && s.state.phase < Phase::live) {
         s.failure = "the session ended: " + std::string(to_string(end.reason)) +
-                    (end.signal.empty() ? "" : " by " + end.signal);
+                    (end.signal.empty() ? "" : " by " + end.signal) +
+                    (last_words.empty() ? "" : " (" + last_words + ")");
+    } else if (s.state.phase == Phase::live && s.end_detail.empty()) {
+        s.end_detail = last_words;
     }
     parts_.loop.post(ref_of(index), Event{EventKind::exited, Refusal::launch_failed, end.reason});
 }

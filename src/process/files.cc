@@ -222,14 +222,39 @@ Result<UniqueFd> make_private_directory(int parent, const std::string& name) {
     return open_private_directory(parent, name);
 }
 
-Result<std::string> read_file_beneath(int parent, const std::string& name, uint64_t bytes_max) {
+namespace {
+
+Result<UniqueFd> open_to_read_beneath(int parent, const std::string& name) {
     if (name.empty() || name.find('\0') != std::string::npos) {
         return fail(Code::invalid, "\"" + name + "\" is not a file name");
     }
-    const UniqueFd file(
+    UniqueFd file(
         open_beneath(parent, name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY, RESOLVE_NO_XDEV));
     if (!file.valid()) {
         return open_error(errno, name);
+    }
+    return file;
+}
+
+}  // namespace
+
+Result<std::string> read_file_beneath(int parent, const std::string& name, uint64_t bytes_max) {
+    MOSAIC_TRY_ASSIGN(const UniqueFd file, open_to_read_beneath(parent, name));
+    return read_regular(file, name, bytes_max);
+}
+
+Result<std::string> read_tail_beneath(int parent, const std::string& name, uint64_t bytes_max) {
+    MOSAIC_TRY_ASSIGN(const UniqueFd file, open_to_read_beneath(parent, name));
+
+    struct stat info {};
+
+    if (::fstat(file.get(), &info) != 0) {
+        return fail_sys(errno, name);
+    }
+    const auto size = static_cast<uint64_t>(info.st_size);
+    const uint64_t skipped = size > bytes_max ? size - bytes_max : 0;
+    if (::lseek(file.get(), static_cast<off_t>(skipped), SEEK_SET) < 0) {
+        return fail_sys(errno, name);
     }
     return read_regular(file, name, bytes_max);
 }

@@ -31,6 +31,11 @@ namespace mosaic::process {
                                                     const std::string& name,
                                                     uint64_t bytes_max);
 
+// The last bytes_max bytes of such a file, or all that it has.
+[[nodiscard]] Result<std::string> read_tail_beneath(int parent,
+                                                    const std::string& name,
+                                                    uint64_t bytes_max);
+
 // Reads a regular file of `parent` itself, `name` being one segment: no link, otherwise the same.
 // For where openat2(2) is denied: inside a session.
 [[nodiscard]] Result<std::string> read_file_in(int parent,

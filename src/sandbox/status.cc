@@ -137,6 +137,30 @@ Result<void> StatusParser::finish() const {
     return {};
 }
 
+namespace {
+
+// Bounded, valid UTF-8 and without control characters.
+std::string clean_line(std::string_view raw) {
+    // Bytes that are no UTF-8 grow when they are replaced, so the cut comes after that; four bytes
+    // more are looked at, so that it never falls into a character.
+    std::string line = to_valid_utf8(raw.substr(0, kErrorLineBytesMax + 4));
+    line.resize(valid_utf8_prefix(std::string_view(line).substr(0, kErrorLineBytesMax)));
+    std::replace_if(
+        line.begin(),
+        line.end(),
+        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; },
+        ' ');
+    const size_t last = line.find_last_not_of(' ');
+    line.erase(last == std::string::npos ? 0 : last + 1);
+    return line;
+}
+
+bool is_blank(std::string_view line) {
+    return std::all_of(line.begin(), line.end(), is_space);
+}
+
+}  // namespace
+
 std::string first_error_line(std::string_view text) {
     std::string_view first;
     size_t at = 0;
@@ -148,22 +172,24 @@ std::string first_error_line(std::string_view text) {
             first = line;
             break;
         }
-        if (first.empty() && !std::all_of(line.begin(), line.end(), is_space)) {
+        if (first.empty() && !is_blank(line)) {
             first = line;
         }
     }
-    // Bytes that are no UTF-8 grow when they are replaced, so the cut comes after that; four bytes
-    // more are looked at, so that it never falls into a character.
-    std::string line = to_valid_utf8(first.substr(0, kErrorLineBytesMax + 4));
-    line.resize(valid_utf8_prefix(std::string_view(line).substr(0, kErrorLineBytesMax)));
-    std::replace_if(
-        line.begin(),
-        line.end(),
-        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; },
-        ' ');
-    const size_t last = line.find_last_not_of(' ');
-    line.erase(last == std::string::npos ? 0 : last + 1);
-    return line;
+    return clean_line(first);
+}
+
+std::string last_line(std::string_view text) {
+    while (!text.empty()) {
+        const size_t before = text.rfind('\n');
+        const std::string_view line =
+            before == std::string_view::npos ? text : text.substr(before + 1);
+        if (!is_blank(line)) {
+            return clean_line(line);
+        }
+        text = before == std::string_view::npos ? std::string_view() : text.substr(0, before);
+    }
+    return {};
 }
 
 End map_exit(const process::Exit& outer,

@@ -56,6 +56,10 @@ class StatusParser {
 // control characters; empty when there is none.
 [[nodiscard]] std::string first_error_line(std::string_view text);
 
+// The last line that isn't blank, bounded and cleaned in the same way: what a runner said as it
+// ended.
+[[nodiscard]] std::string last_line(std::string_view text);
+
 // How a run ended.
 struct End {
     EndReason reason = EndReason::failed;

@@ -100,6 +100,12 @@ TEST_CASE("a runner's exit code decides the reason of its end") {
         Running running(world, master);
         running.puppet.exit(code);
         check_end(world, running.puppet.run(), reason, code, "");
+        // Why, in the runner's own last words.
+        const json::Value end = world.wait_log("end", running.puppet.run());
+        const json::Value* detail = end.find("detail");
+        const bool quoted = detail != nullptr && detail->string() != nullptr &&
+                            contains(*detail->string(), "told to exit with");
+        CHECK(quoted == (code != 0));
     }
 }
 
@@ -173,6 +179,7 @@ TEST_CASE("a runner that exits before its claim fails the launch") {
         const json::Value reply = admin.reply(id);
         CHECK(text(reply, "error") == "launch-failed");
         check_end(world, puppet.run(), "claim-refused", 21, "");
+        CHECK_CONTAINS(text(reply, "message"), "claim-refused (puppet: told to exit with 21)");
     }
     SUBCASE("by a signal") {
         const int64_t id = admin.ask("launch", object({{"instance", "coder"}}));

@@ -6,7 +6,7 @@
 //   connect PATH        connects to a socket and answers "connected" with the connection as a
 //   passed
 //                       descriptor: to the peer it stays a connection of this process
-//   exit N              exits so, without an answer
+//   exit N              exits so, without an answer, and says so on standard error
 //   deaf                ignores SIGTERM from now on
 //   environment         its environment, one line
 //
@@ -163,6 +163,7 @@ int main(int argc, char** argv, char** environment) {
     for (std::string command; read_line(control, command);) {
         const int exit_code = obey(control, command, environment);
         if (exit_code >= 0) {
+            std::fprintf(stderr, "puppet: told to exit with %d\n", exit_code);
             return exit_code;
         }
     }

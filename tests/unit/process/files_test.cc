@@ -125,6 +125,10 @@ TEST_CASE("only regular files beneath the directory are read, and never more tha
     CHECK(read_file_beneath(scratch.fd(), "d/ten", 10).value() == "0123456789");
     CHECK(read_file_beneath(scratch.fd(), "d/empty", 0).value().empty());
     CHECK(code_of(read_file_beneath(scratch.fd(), "d/ten", 9)) == Code::too_large);
+    CHECK(read_tail_beneath(scratch.fd(), "d/ten", 4).value() == "6789");
+    CHECK(read_tail_beneath(scratch.fd(), "d/ten", 10).value() == "0123456789");
+    CHECK(read_tail_beneath(scratch.fd(), "d/empty", 4).value().empty());
+    CHECK(code_of(read_tail_beneath(scratch.fd(), "d/none", 4)) == Code::missing);
     CHECK(code_of(read_file_beneath(scratch.fd(), "d/none", 9)) == Code::missing);
     CHECK(code_of(read_file_beneath(scratch.fd(), "d", 9)) == Code::unsafe);
 

@@ -130,6 +130,17 @@ TEST_CASE("the first error line is bubblewrap's own when it wrote one") {
           "\xEF\xBF\xBD" + std::string(297, 'x'));
 }
 
+TEST_CASE("the last words are the last line that says something, bounded and clean") {
+    using mosaic::sandbox::last_line;
+    CHECK(last_line("").empty());
+    CHECK(last_line("\n \n\t\n").empty());
+    CHECK(last_line("one") == "one");
+    CHECK(last_line("one\ntwo\n") == "two");
+    CHECK(last_line("one\ntwo\n\n  \n") == "two");
+    CHECK(last_line("\x1b[31mred\r\n") == " [31mred");
+    CHECK(last_line("one\n" + std::string(5000, 'x')).size() == 300);
+}
+
 TEST_CASE("every end of the outer bwrap has its reason") {
     struct Row {
         Exit outer;

@@ -326,6 +326,30 @@ TEST_CASE("a bwrap that hangs costs its launch and not the host") {
     CHECK(world.wait_sessions(0));
 }
 
+TEST_CASE("a launch that waits too long for its set-up is refused as busy") {
+    World world;
+    const std::string path = world.root + "/bin/bwrap";
+    write_text(path,
+               "#!/bin/sh\ncase \"$*\" in\n*self-test*|--version|--help) exec /usr/bin/bwrap "
+               "\"$@\";;\nesac\necho > " +
+                   world.root + "/hangs\nexec sleep 1000\n",
+               0755);
+    world.system.set("sandbox", object({{"bwrap", path}}));
+    world.system.set("limits",
+                     object({{"setupInFlight", 1}, {"setupWaitMs", 200}, {"runnerPidMs", 60000}}));
+    world.start();
+    LineStream admin = world.admin();
+    const int64_t first = admin.ask("launch", object({{"instance", "coder"}}));
+    REQUIRE(wait_for_change({world.root}, [&] { return exists(world.root + "/hangs"); }));
+    CHECK(world.launch_refused("reviewer") == "busy");
+    CHECK(text(world.wait_log_count("refused", 1)[0], "code") == "busy");
+    // It has left nothing: its seat is free for the next one, which waits in its turn.
+    CHECK(world.launch_refused("reviewer") == "busy");
+    CHECK(names_in(world.data + "/launches/acme").size() == 1);
+    world.stop();
+    CHECK(text(admin.reply(first), "error") == "host-stopping");
+}
+
 TEST_CASE("a stop during the probe of bwrap leaves no process and a kill takes it along") {
     World world;
     const std::string path = world.root + "/bin/bwrap";

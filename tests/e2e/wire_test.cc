@@ -379,3 +379,35 @@ TEST_CASE("admin.sock refuses a process of a session") {
     }
     CHECK(*s.world.admin().request("sessions", json::Object{}).find("ok") == json::Value(true));
 }
+
+TEST_CASE("a session that has released its role is not authorized to launch") {
+    Stage stage;
+    const json::Value released =
+        stage.bus.request("role.release", json::Object{}, stage.capability);
+    REQUIRE_MESSAGE(*released.find("ok") == json::Value(true), json::dump(released));
+    REQUIRE(stage.launch.send(stage.line("coder")));
+    CHECK(error_of(stage.launch.line()) == "not-authorized");
+    const auto refused = stage.world.wait_log_count("refused", 1);
+    CHECK(text(refused[0], "code") == "not-authorized");
+    CHECK(text(refused[0], "by") == "pm");
+    // The broker's own refusal: one event, not two.
+    size_t events = 0;
+    for (const json::Value& event : stage.world.events()) {
+        events += text(event, "type") == "action.refused" ? 1U : 0U;
+    }
+    CHECK(events == 1);
+}
+
+TEST_CASE("a session's launch is refused when the broker doesn't answer") {
+    Stage stage;
+    const pid_t broker = stage.world.broker_pid();
+    REQUIRE(broker > 0);
+    REQUIRE(::kill(broker, SIGSTOP) == 0);
+    REQUIRE(stage.launch.send(stage.line("coder")));
+    CHECK(error_of(stage.launch.line()) == "broker-unavailable");
+    ::kill(broker, SIGCONT);
+    // Neither the seat nor the room is lost.
+    REQUIRE(stage.launch.send(stage.line("coder")));
+    const Puppet coder = stage.run_coder();
+    CHECK_CONTAINS(stage.launch.line().value_or(""), coder.run());
+}

@@ -45,6 +45,13 @@ Outcome error(int64_t id, BusError code, std::string message) {
     return out;
 }
 
+Outcome forward(std::string verb, json::Value args) {
+    Outcome out;
+    out.kind = Outcome::Kind::forward;
+    out.ask = {std::move(verb), std::move(args)};
+    return out;
+}
+
 json::Value seat_fields(const Seat& seat) {
     json::Value out;
     out.set("instance", seat.instance);

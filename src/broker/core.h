@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "broker/authority.h"
 #include "broker/store.h"
+#include "wire/config_messages.h"
 #include "wire/messages.h"
 
 // The broker's decisions: one decoded request of one caller against the store and the host's
@@ -37,15 +38,22 @@ struct HostNote {
     std::string run;
 };
 
+// A request to the host, on behalf of somebody who waits for its reply.
+struct HostRequest {
+    std::string verb;
+    json::Value args;
+};
+
 struct Outcome {
     enum class Kind {
         reply,    // send `reply`
         wait,     // ask again when what it waits for may have come
-        forward,  // ask the host with the same verb and arguments, and relay its reply
+        forward,  // ask the host `ask`, and relay its reply
     };
 
     Kind kind = Kind::reply;
     wire::Reply reply;
+    HostRequest ask;
     std::optional<HostNote> note;
     std::string ended_run;        // not empty: its connection is to be closed
     std::vector<Seat> mailboxes;  // whose receivers may have something new now
@@ -96,7 +104,7 @@ class Core {
                                                int64_t now);
 
     // core_host.cc
-    [[nodiscard]] Result<Outcome> configure(const wire::Request& request);
+    [[nodiscard]] Result<Outcome> configure(const wire::Request& request, int64_t now);
     [[nodiscard]] Result<Outcome> authorize_launch(const wire::Request& request, int64_t now);
     [[nodiscard]] Result<Outcome> bind_launch(const wire::Request& request, int64_t now);
     [[nodiscard]] Result<Outcome> bind_again(const wire::Request& request,
@@ -112,6 +120,14 @@ class Core {
     [[nodiscard]] Result<Outcome> release(const wire::Request& request,
                                           const Run& run,
                                           int64_t now);
+
+    // core_config.cc
+    [[nodiscard]] static Outcome ask_about_config(const wire::Request& request);
+    [[nodiscard]] Outcome change_config(const wire::Request& request, wire::ConfigVerb verb);
+    [[nodiscard]] Result<Outcome> change_config_for(const wire::Request& request,
+                                                    wire::ConfigVerb verb,
+                                                    const Sender& sender,
+                                                    int64_t now);
 
     // core_human.cc
     [[nodiscard]] Result<Outcome> switch_launches(const wire::Request& request,
@@ -196,6 +212,7 @@ class Core {
 
 [[nodiscard]] Outcome answer(int64_t id, json::Value result);
 [[nodiscard]] Outcome error(int64_t id, BusError code, std::string message);
+[[nodiscard]] Outcome forward(std::string verb, json::Value args);
 
 // Members that describe a seat: instance, and thread unless it is the plain run.
 [[nodiscard]] json::Value seat_fields(const Seat& seat);

@@ -49,7 +49,7 @@ std::string check_shape(const wire::BindLaunchArgs& args) {
 
 Result<Outcome> Core::handle_host(const wire::Request& request, int64_t now) {
     if (request.verb == "config") {
-        return configure(request);
+        return configure(request, now);
     }
     if (!configured_) {
         return error(request.id, BusError::bad_request, "config has to come first");
@@ -72,7 +72,7 @@ Result<Outcome> Core::handle_host(const wire::Request& request, int64_t now) {
     return error(request.id, BusError::unknown_verb, "no such verb: " + clip(request.verb, 64));
 }
 
-Result<Outcome> Core::configure(const wire::Request& request) {
+Result<Outcome> Core::configure(const wire::Request& request, int64_t now) {
     auto config = wire::BrokerConfig::from(request.args);
     if (!config) {
         return error(request.id, BusError::bad_request, config.error().text);
@@ -84,9 +84,15 @@ Result<Outcome> Core::configure(const wire::Request& request) {
                          " is a role, too; a message to it would "
                          "have two receivers");
     }
+    Outcome out = answer(request.id, json::Object{});
+    if (config->news) {
+        MOSAIC_TRY(store_.add_event(config->news->event, config->news->fields, now));
+        out.events_grew = true;
+        config->news.reset();
+    }
     config_ = std::move(*config);
     configured_ = true;
-    return answer(request.id, json::Object{});
+    return out;
 }
 
 Result<Outcome> Core::authorize_launch(const wire::Request& request, int64_t now) {

@@ -7,12 +7,6 @@
 namespace mosaic::broker {
 namespace {
 
-Outcome forward() {
-    Outcome out;
-    out.kind = Outcome::Kind::forward;
-    return out;
-}
-
 // What a reply needs around its events.
 constexpr size_t kReplyFrameBytes = 4096;
 
@@ -22,11 +16,19 @@ Result<Outcome> Core::handle_human(Caller& caller, const wire::Request& request,
     const Seat mailbox{config_.human, ""};
     if (request.verb == "launch") {
         const auto args = wire::HumanLaunchArgs::from(request.args);
-        return args ? forward() : error(request.id, BusError::bad_request, args.error().text);
+        return args ? forward(request.verb, request.args)
+                    : error(request.id, BusError::bad_request, args.error().text);
     }
     if (request.verb == "stop") {
         const auto args = wire::StopArgs::from(request.args);
-        return args ? forward() : error(request.id, BusError::bad_request, args.error().text);
+        return args ? forward(request.verb, request.args)
+                    : error(request.id, BusError::bad_request, args.error().text);
+    }
+    if (request.verb == "routes" || request.verb == "reload") {
+        return ask_about_config(request);
+    }
+    if (const auto verb = wire::config_verb_from(request.verb)) {
+        return change_config(request, *verb);
     }
     if (request.verb == "launches.allow" || request.verb == "launches.revoke") {
         return switch_launches(request, request.verb == "launches.allow", now);

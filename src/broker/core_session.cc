@@ -10,17 +10,28 @@
 namespace mosaic::broker {
 namespace {
 
-constexpr std::array<std::string_view, 7> kHumanVerbs = {
-    "launch", "stop", "launches.allow", "launches.revoke", "decide", "sessions", "events"};
+constexpr std::array<std::string_view, 11> kHumanVerbs = {"launch",
+                                                          "stop",
+                                                          "launches.allow",
+                                                          "launches.revoke",
+                                                          "decide",
+                                                          "sessions",
+                                                          "events",
+                                                          "routes",
+                                                          "routes.set",
+                                                          "plugins.set",
+                                                          "reload"};
 
 // Of those who hold a role.
-constexpr std::array<std::string_view, 7> kHeldVerbs = {"message.send",
+constexpr std::array<std::string_view, 9> kHeldVerbs = {"message.send",
                                                         "message.receive",
                                                         "message.ack",
                                                         "task.create",
                                                         "task.list",
                                                         "task.update",
-                                                        "decision.request"};
+                                                        "decision.request",
+                                                        "limits.set",
+                                                        "instances.set"};
 
 json::Value claimed_value(const std::string& business, const Run& run) {
     json::Value out;
@@ -83,6 +94,9 @@ Result<Outcome> Core::handle_run(Caller& caller,
     }
     if (request.verb == "decision.request") {
         return request_decision(request, sender, now);
+    }
+    if (const auto verb = wire::config_verb_from(request.verb)) {
+        return change_config_for(request, *verb, sender, now);
     }
     MOSAIC_TRY_ASSIGN(auto refused, permit(request, sender, "the list of tasks", now));
     return refused ? std::move(*refused) : list_tasks(request);

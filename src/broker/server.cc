@@ -296,7 +296,7 @@ void Server::relay(wire::Reply reply) {
 void Server::carry_out(std::vector<Done> done) {
     for (Done& one : done) {
         if (one.outcome.kind == Outcome::Kind::forward) {
-            forward(*one.to, one.request);
+            forward(*one.to, one.request.id, one.outcome.ask);
         } else {
             std::string line = wire::encode(one.outcome.reply);
             push(*one.to, line);
@@ -315,11 +315,11 @@ void Server::carry_out(std::vector<Done> done) {
     }
 }
 
-void Server::forward(Connection& from, const wire::Request& request) {
-    forwards_[next_host_request_] = {from.id, request.id};
+void Server::forward(Connection& from, int64_t request, const HostRequest& ask) {
+    forwards_[next_host_request_] = {from.id, request};
     ++from.forwards;
     touched_.insert(from.id);
-    ask_host(request.verb, request.args);
+    ask_host(ask.verb, ask.args);
 }
 
 void Server::ask_host(const std::string& verb, json::Value args) {

@@ -70,7 +70,7 @@ class Server {
     void take_line(Connection& connection, std::string line, std::vector<Item>& items);
     void relay(wire::Reply reply);
     void carry_out(std::vector<Done> done);
-    void forward(Connection& from, const wire::Request& request);
+    void forward(Connection& from, int64_t request, const HostRequest& ask);
     void ask_host(const std::string& verb, json::Value args);
     void report_store();
     void queue(Connection& connection);

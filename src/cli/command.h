@@ -31,6 +31,13 @@ int run_events(const Context& context);
 int run_launches(const Context& context);
 int run_decide(const Context& context);
 int run_tasks(const Context& context);
+int run_routes(const Context& context);
+int run_routes_set(const Context& context);
+int run_limits_set(const Context& context);
+int run_instances_set(const Context& context);
+int run_plugins(const Context& context);
+int run_plugins_set(const Context& context);
+int run_reload(const Context& context);
 int run_sandbox_show(const Context& context);
 int run_doctor(const Context& context);
 int run_init(const Context& context);
@@ -49,8 +56,8 @@ constexpr Duration kLaunchWithin = seconds(180);
 // Says what is wrong and returns the exit code that an Error of this kind means.
 int report(const Context& context, const Error& error);
 
-// The same for a reply that refuses: exit 3 for every refusal code and for what the caller may not
-// do, 2 for a malformed request, else 1.
+// The same for a reply that refuses: exit 3 for every refusal code, for what the caller may not do
+// and for configuration that doesn't hold, 2 for a malformed request, else 1.
 int report(const Context& context, const wire::Reply& reply);
 
 // One request's result; or, when anything went wrong, the exit code after that was reported.

@@ -39,6 +39,20 @@ int run(const Context& context) {
             return run_decide(context);
         case Verb::tasks:
             return run_tasks(context);
+        case Verb::routes:
+            return run_routes(context);
+        case Verb::routes_set:
+            return run_routes_set(context);
+        case Verb::limits_set:
+            return run_limits_set(context);
+        case Verb::instances_set:
+            return run_instances_set(context);
+        case Verb::plugins:
+            return run_plugins(context);
+        case Verb::plugins_set:
+            return run_plugins_set(context);
+        case Verb::reload:
+            return run_reload(context);
         case Verb::sandbox_show:
             return run_sandbox_show(context);
         case Verb::doctor:

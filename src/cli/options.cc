@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "base/ids.h"
@@ -17,6 +18,12 @@ struct Raw {
     double wait_seconds = -1;
     double timeout_seconds = -1;
     std::string answer;
+    std::string tools;  // lists with commas, which may be empty
+    std::string typed;
+    CLI::Option* tools_option = nullptr;
+    CLI::Option* typed_option = nullptr;
+    std::vector<std::string> capacities;  // PROVIDER MODEL MAX, again and again
+    bool none = false;
 };
 
 void add_common(CLI::App& command, Raw& raw, Verb verb) {
@@ -27,7 +34,12 @@ void add_common(CLI::App& command, Raw& raw, Verb verb) {
                        "else ~/.config/mosaic/system.json)");
     command.add_option("--data", raw.options.data, "The business's data root");
     command.add_option("--business", raw.options.business, "The business: its id, or its file");
-    command.callback([&raw, verb] { raw.options.verb = verb; });
+    // A command's own callback comes after that of the subcommand that was given.
+    command.callback([&raw, verb, &command] {
+        if (command.get_subcommands().empty()) {
+            raw.options.verb = verb;
+        }
+    });
 }
 
 CLI::App& add(CLI::App& parent, Raw& raw, Verb verb, std::string name, std::string what) {
@@ -101,6 +113,83 @@ void add_authority_commands(CLI::App& app, Raw& raw) {
         ->check(CLI::IsMember({"open", "doing", "done", "dropped"}));
 }
 
+CLI::App& add_set(CLI::App& app, Raw& raw, Verb verb, std::string name, std::string what) {
+    CLI::App& parent = *app.add_subcommand(std::move(name), what);
+    parent.require_subcommand(1);
+    return add(parent, raw, verb, "set", std::move(what));
+}
+
+void add_routes_set(CLI::App& routes, Raw& raw) {
+    Options& o = raw.options;
+    CLI::App& set = add(routes,
+                        raw,
+                        Verb::routes_set,
+                        "set",
+                        "Change an instance's route; what isn't given stays as it is");
+    set.add_option("INSTANCE", o.target)->required();
+    set.add_option("--harness", o.harness, "The harness module");
+    set.add_option("--provider", o.provider, "The model's provider");
+    set.add_option("--model", o.model, "The model, by its exact name");
+    set.add_option("--thinking", o.thinking, "One of the harness's thinking levels");
+    CLI::Option* none = set.add_flag("--no-fallback", o.no_fallback, "Take the fallback away");
+    for (CLI::Option* one :
+         {set.add_option("--fallback-harness", o.fallback_harness, "The same of the fallback"),
+          set.add_option("--fallback-provider", o.fallback_provider, ""),
+          set.add_option("--fallback-model", o.fallback_model, ""),
+          set.add_option("--fallback-thinking", o.fallback_thinking, "")}) {
+        one->excludes(none);
+    }
+}
+
+void add_limits_set(CLI::App& app, Raw& raw) {
+    Options& o = raw.options;
+    CLI::App& set = add_set(
+        app, raw, Verb::limits_set, "limits", "Change what an instance may, or how many may run");
+    set.add_option("INSTANCE", o.target, "Whose model, thinking and tools");
+    set.add_option("--model", o.model, "The model of its route");
+    set.add_option("--thinking", o.thinking, "The thinking level of its route");
+    raw.tools_option =
+        set.add_option("--tools", raw.tools, "Its built-in tools, with commas; \"\": none")
+            ->type_name("A,B");
+    raw.typed_option =
+        set.add_option("--typed", raw.typed, "Its typed tools, with commas; \"\": none")
+            ->type_name("A,B");
+    set.add_option("--max", raw.capacities, "How many sessions may run on a model")
+        ->type_size(3)
+        ->expected(1, 64)
+        ->type_name("PROVIDER MODEL N");
+    set.add_option("--account-max", o.account_max, "How many may share a credential; 0: any number")
+        ->type_name("N");
+}
+
+void add_config_commands(CLI::App& app, Raw& raw) {
+    Options& o = raw.options;
+    CLI::App& routes = add(app,
+                           raw,
+                           Verb::routes,
+                           "routes",
+                           "Show each instance's route, which would be used now and why");
+    add_routes_set(routes, raw);
+    add_limits_set(app, raw);
+    add_set(app,
+            raw,
+            Verb::instances_set,
+            "instances",
+            "Say which instances sessions may launch; all others may not be")
+        .add_option("INSTANCE", o.names)
+        ->required();
+    CLI::App& plugins =
+        add(app, raw, Verb::plugins, "plugins", "Show the harness modules and whether they are on");
+    CLI::App& set = add(plugins,
+                        raw,
+                        Verb::plugins_set,
+                        "set",
+                        "Say which harness modules are switched on; all others are off");
+    CLI::Option* names = set.add_option("MODULE", o.names);
+    set.add_flag("--none", raw.none, "Switch all off")->excludes(names);
+    add(app, raw, Verb::reload, "reload", "Have the host read its configuration files anew");
+}
+
 // A route has four parts and no default for any of them.
 void add_init(CLI::App& app, Raw& raw) {
     CLI::App& init = add(
@@ -147,13 +236,74 @@ std::optional<Duration> duration_of(double in_seconds) {
     return milliseconds(std::llround(in_seconds * 1000));
 }
 
+std::vector<std::string> split(const std::string& list) {
+    std::vector<std::string> out;
+    size_t at = 0;
+    while (at < list.size()) {
+        const size_t comma = std::min(list.find(',', at), list.size());
+        if (comma > at) {
+            out.push_back(list.substr(at, comma - at));
+        }
+        at = comma + 1;
+    }
+    return out;
+}
+
+// What --max collects, three words each.
+std::optional<std::string> take_capacities(Raw& raw) {
+    for (size_t i = 0; i + 2 < raw.capacities.size(); i += 3) {
+        const std::string& text = raw.capacities[i + 2];
+        int64_t max = 0;
+        const auto parsed = std::from_chars(text.data(), text.data() + text.size(), max);
+        if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || max < 0) {
+            return "--max: expected PROVIDER MODEL N, found \"" + text + "\" as N";
+        }
+        raw.options.capacities.push_back({raw.capacities[i], raw.capacities[i + 1], max});
+    }
+    return std::nullopt;
+}
+
+// The commands that change the configuration: something must change. What is wrong, if anything.
+std::optional<std::string> take_changes(Raw& raw) {
+    Options& o = raw.options;
+    if (raw.tools_option->count() > 0) {
+        o.tools = split(raw.tools);
+    }
+    if (raw.typed_option->count() > 0) {
+        o.typed = split(raw.typed);
+    }
+    if (auto problem = take_capacities(raw)) {
+        return problem;
+    }
+    const bool vars = !o.model.empty() || !o.thinking.empty() || o.tools || o.typed;
+    const bool fallback = o.no_fallback || !o.fallback_harness.empty() ||
+                          !o.fallback_provider.empty() || !o.fallback_model.empty() ||
+                          !o.fallback_thinking.empty();
+    if (o.verb == Verb::routes_set && !vars && !fallback && o.harness.empty() &&
+        o.provider.empty()) {
+        return "routes set: say what is to change, as in --model NAME";
+    }
+    if (o.verb == Verb::limits_set && vars == o.target.empty()) {
+        return vars ? "limits set: say whose, as in limits set INSTANCE --model NAME"
+                    : "limits set: say what of " + o.target + " is to change, as in --model NAME";
+    }
+    if (o.verb == Verb::limits_set && !vars && o.capacities.empty() && !o.account_max) {
+        return "limits set: say what is to change, as in --max PROVIDER MODEL N";
+    }
+    if (o.verb == Verb::plugins_set && o.names.empty() && !raw.none) {
+        return "plugins set: name the modules, or --none";
+    }
+    return std::nullopt;
+}
+
 // Names that become parts of paths or go to the broker are checked before anything else looks at
 // them.
 Parsed check_names(const Raw& raw) {
     const Options& o = raw.options;
-    const bool names_seat = o.verb == Verb::launch || o.verb == Verb::send ||
-                            o.verb == Verb::sandbox_show || o.verb == Verb::stop;
-    if (names_seat && !is_id(o.target)) {
+    const bool names_seat = o.verb == Verb::routes_set || o.verb == Verb::launch ||
+                            o.verb == Verb::send || o.verb == Verb::sandbox_show ||
+                            o.verb == Verb::stop;
+    if ((names_seat || (o.verb == Verb::limits_set && !o.target.empty())) && !is_id(o.target)) {
         return wrong(exit_code::kInvalidInput,
                      "\"" + o.target + "\" is no name: a-z, 0-9 and -, at most 64");
     }
@@ -164,6 +314,13 @@ Parsed check_names(const Raw& raw) {
     if (!o.role.empty() && !is_id(o.role)) {
         return wrong(exit_code::kInvalidInput,
                      "--role: \"" + o.role + "\" is no name: a-z, 0-9 and -, at most 64");
+    }
+    const bool names_ids = o.verb == Verb::instances_set || o.verb == Verb::plugins_set;
+    for (const std::string& name : o.names) {
+        if (names_ids && !is_id(name)) {
+            return wrong(exit_code::kInvalidInput,
+                         "\"" + name + "\" is no name: a-z, 0-9 and -, at most 64");
+        }
     }
     if (!o.harness.empty() && !is_id(o.harness)) {
         return wrong(exit_code::kInvalidInput,
@@ -186,6 +343,7 @@ Parsed parse_arguments(const std::vector<std::string>& arguments) {
     add_message_commands(app, raw);
     add_record_commands(app, raw);
     add_authority_commands(app, raw);
+    add_config_commands(app, raw);
     add_machine_commands(app, raw);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     // CLI11 reports by exceptions; they end here.
@@ -209,6 +367,9 @@ Parsed parse_arguments(const std::vector<std::string>& arguments) {
     raw.options.wait = duration_of(raw.wait_seconds);
     raw.options.deadline = duration_of(raw.timeout_seconds);
     raw.options.allow = raw.answer == "allow";
+    if (auto problem = take_changes(raw)) {
+        return wrong(exit_code::kUsage, std::move(*problem));
+    }
     return check_names(raw);
 }
 

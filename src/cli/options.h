@@ -23,10 +23,26 @@ enum class Verb {
     launches_revoke,
     decide,
     tasks,
+    routes,
+    routes_set,
+    limits_set,
+    instances_set,
+    plugins,
+    plugins_set,
+    reload,
     sandbox_show,
     doctor,
     init,
     version,
+};
+
+// How many sessions may run on a model.
+struct ModelCapacity {
+    std::string provider;
+    std::string model;
+    int64_t max = 0;
+
+    bool operator==(const ModelCapacity&) const = default;
 };
 
 struct Options {
@@ -36,8 +52,8 @@ struct Options {
     std::string config;    // --config: the system file
     std::string business;  // --business: an id, or a business file's path
 
-    std::string target;  // launch, sandbox show: an instance; stop: a run or an instance; send: a
-                         // role; decide: a decision
+    std::string target;  // launch, sandbox show, routes set, limits set: an instance; stop: a run
+                         // or an instance; send: a role; decide: a decision
     std::string thread;
     std::string body;                  // send; "-" is standard input
     std::optional<Duration> wait;      // send, inbox
@@ -50,10 +66,22 @@ struct Options {
     std::string note;                  // decide: words that go along with the answer
     std::string role;                  // tasks: only this role's
     std::string state;                 // tasks: only those in this state; empty: unfinished ones
-    std::string harness;               // init: the route of both roles; all four or none
+    // init: the route of both roles, all four or none. routes set: what becomes another; limits
+    // set: model and thinking alone.
+    std::string harness;
     std::string provider;
     std::string model;
     std::string thinking;
+    std::string fallback_harness;  // routes set
+    std::string fallback_provider;
+    std::string fallback_model;
+    std::string fallback_thinking;
+    bool no_fallback = false;
+    std::optional<std::vector<std::string>> tools;  // limits set
+    std::optional<std::vector<std::string>> typed;
+    std::vector<ModelCapacity> capacities;
+    std::optional<int64_t> account_max;
+    std::vector<std::string> names;  // instances set: instances; plugins set: modules
 };
 
 // Either options, or what to say and how to exit: the help (exit 0, with its newline) or what is

@@ -37,6 +37,15 @@ const Instance* Business::find(const std::string& instance) const {
     return hit == roles.end() ? nullptr : &hit->second;
 }
 
+bool Business::is_launchable(const std::string& instance) const {
+    if (!launch) {
+        return false;
+    }
+    const auto& listed = launch->instances;
+    return instance == launch->by ||
+           std::find(listed.begin(), listed.end(), instance) != listed.end();
+}
+
 std::string variable_name(std::string_view var) {
     std::string out = "MOSAIC_VAR_";
     for (const char c : var) {

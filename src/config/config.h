@@ -32,6 +32,7 @@ struct Limits {
     int64_t setup_wait_ms = 60'000;    // waiting for set-up before `busy` [setupWaitMs]
     int64_t shm_bytes = int64_t{64} * 1024 * 1024;              // /dev/shm of a session [shmBytes]
     int64_t runs_kept = 200;                                    // ended run directories [runsKept]
+    int64_t runs_kept_days = 30;                                // 0: any age [runsKeptDays]
     int64_t run_disk_bytes = int64_t{10} * 1024 * 1024 * 1024;  // of a run's rw/ [runDiskBytes]
     int64_t disk_check_seconds = 60;                            // [diskCheckSeconds]
     wire::SessionLimits
@@ -144,6 +145,8 @@ struct Business {
     bool operator==(const Business&) const = default;
 
     [[nodiscard]] const Instance* find(const std::string& instance) const;
+    // In launch.instances, or launch.by.
+    [[nodiscard]] bool is_launchable(const std::string& instance) const;
 };
 
 // How a module's own var reaches its adapter: "script.command" is MOSAIC_VAR_SCRIPT_COMMAND.
@@ -168,12 +171,17 @@ struct Business {
 // Reads, checks who may write the file and the directories that hold it (process/files.h,
 // check_trusted), parses, and checks rolesDir and pluginDirs the same way. A system file that does
 // not exist is all defaults, unless it was named by --config or $MOSAIC_CONFIG; so is a default
-// rolesDir.
-[[nodiscard]] Result<SystemConfig> load_system(const std::string& given, const Environment& env);
+// rolesDir. `text`, when it isn't null, gets what was read (empty: there is no file), for who wants
+// to tell later whether the file is still the same.
+[[nodiscard]] Result<SystemConfig> load_system(const std::string& given,
+                                               const Environment& env,
+                                               std::string* text = nullptr);
 
 // `name` is an id (businesses/<id>.json beside the system file, whose id must be that) or a path
 // (it holds a '/' or ends in .json).
-[[nodiscard]] Result<Business> load_business(const std::string& name, const SystemConfig& system);
+[[nodiscard]] Result<Business> load_business(const std::string& name,
+                                             const SystemConfig& system,
+                                             std::string* text = nullptr);
 
 // Where the contract of an instance's definition lies.
 [[nodiscard]] std::string contract_path(const SystemConfig& system, const Instance& instance);

@@ -36,6 +36,12 @@ Result<std::string> read_trusted(const std::string& path, uint64_t bytes_max) {
     return process::read_file(path, bytes_max);
 }
 
+void give(std::string* text, std::string read) {
+    if (text != nullptr) {
+        *text = std::move(read);
+    }
+}
+
 bool is_named(const std::string& given, const Environment& env) {
     const auto named = env.find("MOSAIC_CONFIG");
     return !given.empty() || (named != env.end() && !named->second.empty());
@@ -43,16 +49,20 @@ bool is_named(const std::string& given, const Environment& env) {
 
 }  // namespace
 
-Result<SystemConfig> load_system(const std::string& given, const Environment& env) {
+Result<SystemConfig> load_system(const std::string& given,
+                                 const Environment& env,
+                                 std::string* text) {
     MOSAIC_TRY_ASSIGN(const std::string looked_for, system_file_path(given, env));
     MOSAIC_TRY_ASSIGN(const std::string path, absolute_path(looked_for));
     SystemConfig out;
     if (!exists(path) && !is_named(given, env)) {
         MOSAIC_TRY_ASSIGN(out, parse_system("{}", path, env));
         out.file.clear();
+        give(text, "");
     } else {
-        MOSAIC_TRY_ASSIGN(const std::string text, read_trusted(path, kFileBytesMax));
-        MOSAIC_TRY_ASSIGN(out, parse_system(text, path, env));
+        MOSAIC_TRY_ASSIGN(std::string read, read_trusted(path, kFileBytesMax));
+        MOSAIC_TRY_ASSIGN(out, parse_system(read, path, env));
+        give(text, std::move(read));
     }
     if (exists(out.roles_dir)) {  // without it each launch is refused with no-role-contract
         MOSAIC_TRY(process::check_trusted(out.roles_dir));
@@ -63,7 +73,9 @@ Result<SystemConfig> load_system(const std::string& given, const Environment& en
     return out;
 }
 
-Result<Business> load_business(const std::string& name, const SystemConfig& system) {
+Result<Business> load_business(const std::string& name,
+                               const SystemConfig& system,
+                               std::string* text) {
     const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
     if (!is_path && !is_id(name)) {
         return fail(Code::invalid,
@@ -72,8 +84,9 @@ Result<Business> load_business(const std::string& name, const SystemConfig& syst
     MOSAIC_TRY_ASSIGN(
         const std::string path,
         absolute_path(is_path ? name : system.directory + "/businesses/" + name + ".json"));
-    MOSAIC_TRY_ASSIGN(const std::string text, read_trusted(path, kFileBytesMax));
-    MOSAIC_TRY_ASSIGN(Business out, parse_business(text, path));
+    MOSAIC_TRY_ASSIGN(std::string read, read_trusted(path, kFileBytesMax));
+    MOSAIC_TRY_ASSIGN(Business out, parse_business(read, path));
+    give(text, std::move(read));
     if (!is_path && out.id != name) {
         return fail(Code::invalid,
                     path + ": /id: expected \"" + name + "\" as the file is named, found " +

@@ -115,6 +115,20 @@ void add_list(Values& values, const std::string& name, const std::vector<std::st
     values[name + "Json"] = json::dump(Value(names_array(list)));
 }
 
+// Of the programs alone.
+Values program_values(const ChosenRoute& route) {
+    Values out = {
+        {"program", route.program ? route.program->real : std::string()},
+        {"programFound", route.program ? route.program->found : std::string()},
+    };
+    for (const auto& [name, helper] : route.helpers) {
+        out["helper:" + name] = helper.real;
+    }
+    return out;
+}
+
+constexpr std::string_view kAncestor = "programAncestor:";
+
 Values values_of(const RunFacts& facts) {
     const ChosenRoute& route = facts.route;
     const Module& module = *route.module;
@@ -137,8 +151,6 @@ Values values_of(const RunFacts& facts) {
         {"sessionUuid", session_uuid(facts)},
         {"module", kInsideModule},
         {"runner", kInsideRunner},
-        {"program", route.program ? route.program->real : std::string()},
-        {"programFound", route.program ? route.program->found : std::string()},
         {"gateTimeoutMs", std::to_string(module.gate_timeout_ms)},
         {"gateTimeoutSeconds", std::to_string((module.gate_timeout_ms + 999) / 1000)},
     };
@@ -151,9 +163,7 @@ Values values_of(const RunFacts& facts) {
     for (const std::string& name : module.thread_directories) {
         out["thread:" + name] = kept_directory(facts, name);
     }
-    for (const auto& [name, helper] : route.helpers) {
-        out["helper:" + name] = helper.real;
-    }
+    out.merge(program_values(route));
     return out;
 }
 
@@ -163,7 +173,6 @@ class Renderer {
     explicit Renderer(const RunFacts& facts) : facts_(facts), values_(values_of(facts)) {}
 
     [[nodiscard]] std::string render(const Template& text, Escape escape) {
-        constexpr std::string_view kAncestor = "programAncestor:";
         for (const std::string& name : text.names()) {
             if (name.starts_with(kAncestor)) {
                 values_[name] = program_ancestor(facts_.route, name.substr(kAncestor.size()));
@@ -176,6 +185,18 @@ class Renderer {
     const RunFacts& facts_;
     Values values_;
 };
+
+std::vector<HostPath> programs_of(const ChosenRoute& route) {
+    const std::string& name = route.module->name;
+    std::vector<HostPath> out;
+    if (route.program) {
+        out.push_back({route.program->found, "the program of harness " + name, false});
+    }
+    for (const auto& [helper_name, helper] : route.helpers) {
+        out.push_back({helper.found, helper_name + " for harness " + name, false});
+    }
+    return out;
+}
 
 // ---- the files ----
 
@@ -356,15 +377,28 @@ wire::SessionFile session_file(const RunFacts& facts) {
     return out;
 }
 
+std::vector<HostPath> program_paths(const ChosenRoute& route) {
+    std::vector<HostPath> out = programs_of(route);
+    Values values = program_values(route);
+    for (const Mount& mount : route.module->mounts) {
+        bool depends = false;
+        for (const std::string& name : mount.path.names()) {
+            if (name.starts_with(kAncestor)) {
+                values[name] = program_ancestor(route, name.substr(kAncestor.size()));
+            }
+            depends = depends || !values.contains(name);
+        }
+        std::string path = depends ? "" : mount.path.render(values, Escape::none);
+        if (path.starts_with('/')) {
+            out.push_back({std::move(path), mount.reason, true});
+        }
+    }
+    return out;
+}
+
 Result<std::vector<HostPath>> host_paths(const RunFacts& facts) {
     const Module& module = *facts.route.module;
-    std::vector<HostPath> out;
-    if (facts.route.program) {
-        out.push_back({facts.route.program->found, "the program of harness " + module.name, false});
-    }
-    for (const auto& [name, helper] : facts.route.helpers) {
-        out.push_back({helper.found, name + " for harness " + module.name, false});
-    }
+    std::vector<HostPath> out = programs_of(facts.route);
     Renderer renderer(facts);
     for (const Mount& mount : module.mounts) {
         std::string path = renderer.render(mount.path, Escape::none);

@@ -69,6 +69,10 @@ struct HostPath {
 
 [[nodiscard]] Result<std::vector<HostPath>> host_paths(const RunFacts& facts);
 
+// The same for the programs alone, without a run: those mounts of the module that depend on nothing
+// else, all of which may be left out.
+[[nodiscard]] std::vector<HostPath> program_paths(const ChosenRoute& route);
+
 // Directories that come first in the session's PATH: those of the programs as they were found.
 [[nodiscard]] std::vector<std::string> path_directories(const ChosenRoute& route);
 

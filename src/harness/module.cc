@@ -75,6 +75,16 @@ void hash_part(crypto_hash_sha256_state& state, std::string_view part) {
         &state, reinterpret_cast<const unsigned char*>(part.data()), part.size());
 }
 
+// Where modules lie, the first place first.
+std::vector<std::string> module_places(const config::SystemConfig& system,
+                                       const std::string& shipped) {
+    std::vector<std::string> out = system.plugin_dirs;
+    if (!shipped.empty()) {
+        out.push_back(shipped);
+    }
+    return out;
+}
+
 }  // namespace
 
 Result<Module> load_module(const std::string& directory) {
@@ -113,10 +123,7 @@ Result<Module> load_module(const std::string& directory) {
 
 ModuleSet load_modules(const config::SystemConfig& system, const std::string& shipped) {
     ModuleSet out;
-    std::vector<std::string> places = system.plugin_dirs;
-    if (!shipped.empty()) {
-        places.push_back(shipped);
-    }
+    const std::vector<std::string> places = module_places(system, shipped);
     for (const std::string& name : system.plugins_harness) {
         const auto place = std::find_if(places.begin(), places.end(), [&](const std::string& p) {
             return is_directory(p + "/" + name);
@@ -138,6 +145,25 @@ ModuleSet load_modules(const config::SystemConfig& system, const std::string& sh
             out.problems.emplace(name, module.error().text);
         }
     }
+    return out;
+}
+
+std::vector<std::string> available_modules(const config::SystemConfig& system,
+                                           const std::string& shipped) {
+    std::vector<std::string> out;
+    for (const std::string& place : module_places(system, shipped)) {
+        std::error_code error;
+        std::filesystem::directory_iterator entry(place, error);
+        for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+            const std::string name = entry->path().filename().string();
+            std::error_code none;
+            if (is_id(name) && std::filesystem::exists(entry->path() / kHarnessJson, none)) {
+                out.push_back(name);
+            }
+        }
+    }
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
     return out;
 }
 

@@ -46,6 +46,7 @@ struct Program {
     // No script and, when it was looked up, no link to a file of another name: version managers put
     // such in PATH, and these need more of the host than one file.
     bool native = false;
+    std::string interpreter{};  // the helper that runs it when it is asked; empty: it runs itself
 
     bool operator==(const Program&) const = default;
 };
@@ -144,12 +145,19 @@ struct ParsedModule {
 struct ModuleSet {
     std::map<std::string, Module> modules;
     std::map<std::string, std::string> problems;
+
+    bool operator==(const ModuleSet&) const = default;
 };
 
 // Each name of plugins.harness from the first of pluginDirs, then `shipped` (empty: none), that has
 // such a directory.
 [[nodiscard]] ModuleSet load_modules(const config::SystemConfig& system,
                                      const std::string& shipped);
+
+// The names of all modules that there are, switched on or not: directories with a harness.json. In
+// order, each once.
+[[nodiscard]] std::vector<std::string> available_modules(const config::SystemConfig& system,
+                                                         const std::string& shipped);
 
 // The shipped modules' directory of the program at `executable` (an absolute path, for example the
 // target of /proc/self/exe): share/mosaic/harness beside the directory that holds it, or one level

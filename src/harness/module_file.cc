@@ -175,6 +175,7 @@ Program read_program_members(Reader& p, bool with_version) {
     out.native = p.boolean_or("native", false);
     if (with_version) {
         out.version_args = read_each(p, "versionArgs", is_text, "expected an argument");
+        out.interpreter = p.id_or("interpreter", "");
     }
     return out;
 }
@@ -198,6 +199,13 @@ void read_programs(Reader& r, Module& out) {
             out.helpers.push_back(std::move(helper));
             r.absorb(h.done());
         }
+    }
+    const std::string interpreter = out.program ? out.program->interpreter : "";
+    const bool is_helper = std::any_of(out.helpers.begin(),
+                                       out.helpers.end(),
+                                       [&](const Program& p) { return p.name == interpreter; });
+    if (!interpreter.empty() && !is_helper) {
+        r.problem("program", "expected the name of a helper as its interpreter");
     }
 }
 

@@ -133,26 +133,6 @@ std::optional<std::string> take_credential(const Provider& provider,
     return {};
 }
 
-std::optional<std::string> take_programs(const Module& module,
-                                         const config::Environment& env,
-                                         ChosenRoute& out) {
-    if (module.program) {
-        Result<FoundProgram> found = find_program(*module.program, env);
-        if (!found) {
-            return found.error().text;
-        }
-        out.program = std::move(*found);
-    }
-    for (const Program& helper : module.helpers) {
-        Result<FoundProgram> found = find_program(helper, env);
-        if (!found) {
-            return found.error().text;
-        }
-        out.helpers.emplace(helper.name, std::move(*found));
-    }
-    return {};
-}
-
 // Why the file isn't the native program itself; empty: it is.
 std::string shim_problem(const Program& program, const std::string& real, bool pinned) {
     const std::string advice =
@@ -275,6 +255,41 @@ Result<FoundProgram> find_program(const Program& program, const config::Environm
                                 ? ""
                                 : program.variable + " is not set" + (names.empty() ? "" : " and ");
     return fail(Code::missing, pin + (names.empty() ? "" : names + " is in no directory of PATH"));
+}
+
+std::optional<std::string> take_programs(const Module& module,
+                                         const config::Environment& env,
+                                         ChosenRoute& out) {
+    if (module.program) {
+        Result<FoundProgram> found = find_program(*module.program, env);
+        if (!found) {
+            return found.error().text;
+        }
+        out.program = std::move(*found);
+    }
+    for (const Program& helper : module.helpers) {
+        Result<FoundProgram> found = find_program(helper, env);
+        if (!found) {
+            return found.error().text;
+        }
+        out.helpers.emplace(helper.name, std::move(*found));
+    }
+    return {};
+}
+
+std::vector<std::string> version_command(const ChosenRoute& route) {
+    if (!route.program || route.module == nullptr || !route.module->program ||
+        route.module->program->version_args.empty()) {
+        return {};
+    }
+    const Program& program = *route.module->program;
+    std::vector<std::string> out;
+    if (!program.interpreter.empty()) {
+        out.push_back(route.helpers.at(program.interpreter).real);
+    }
+    out.push_back(route.program->real);
+    out.insert(out.end(), program.version_args.begin(), program.version_args.end());
+    return out;
 }
 
 RouteChoice check_route(const config::Route& route,

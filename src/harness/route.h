@@ -64,6 +64,15 @@ using RouteChoice = std::variant<ChosenRoute, RouteRefusal>;
 [[nodiscard]] Result<FoundProgram> find_program(const Program& program,
                                                 const config::Environment& host_env);
 
+// The module's program and helpers into `out`; why one can't be had, else nothing.
+[[nodiscard]] std::optional<std::string> take_programs(const Module& module,
+                                                       const config::Environment& host_env,
+                                                       ChosenRoute& out);
+
+// The command that makes the route's program print its version, by its real path. Empty: there is
+// no program, or its module asks for none.
+[[nodiscard]] std::vector<std::string> version_command(const ChosenRoute& route);
+
 // "A, B, C with D".
 [[nodiscard]] std::string describe_sets(const std::vector<CredentialSet>& sets);
 

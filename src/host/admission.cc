@@ -210,13 +210,19 @@ class Gatherer {
     }
 
     void build(Decision& out) {
+        const auto harness_version = parts_.versions.of(route_);
+        if (!harness_version) {
+            out.wait_for_probe = true;
+            return;
+        }
         PlanFacts facts{settings(),
                         parts_.root,
                         ask_,
                         *instance_,
                         route_,
                         contract_,
-                        parts_.probe.bwrap_version()};
+                        parts_.probe.bwrap_version(),
+                        *harness_version};
         auto plan = make_plan(facts, std::move(workspace_));
         if (!plan) {
             ignore(fail_with(facts_.sandbox, Refusal::sandbox_unavailable, plan.error().text),

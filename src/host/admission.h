@@ -9,6 +9,7 @@
 #include "host/run_slot.h"
 #include "host/runs.h"
 #include "host/settings.h"
+#include "host/versions.h"
 
 namespace mosaic::host {
 
@@ -26,6 +27,7 @@ struct AdmissionParts {
     const Runs& runs;
     const Recovery& recovery;
     Probe& probe;
+    Versions& versions;
 };
 
 // Checks 2 to 9 of a launch request, in the contract's order, and the plan of a launch that passes

@@ -50,6 +50,15 @@ BrokerLink::~BrokerLink() = default;
 
 void BrokerLink::set_config(wire::BrokerConfig config) {
     config_ = std::move(config);
+    if (state_ != State::down) {
+        send_config();
+    }
+}
+
+void BrokerLink::send_config() {
+    Pending pending;
+    pending.kind = Kind::config;
+    send_request("config", config_.to_value(), std::move(pending));
 }
 
 void BrokerLink::start() {
@@ -90,9 +99,7 @@ void BrokerLink::start() {
     loop_.ring->poll(exit_op_, child_->pidfd(), POLLIN);
     loop_.ring->poll(exec_op_, child_->exec_result(), POLLIN);
     loop_.ring->recv(recv_op_, control_.get(), buffer_.data(), buffer_.size());
-    Pending pending;
-    pending.kind = Kind::config;
-    send_request("config", config_.to_value(), std::move(pending));
+    send_config();
 }
 
 void BrokerLink::shut_down() {
@@ -345,8 +352,23 @@ void BrokerLink::handle_reply(const Reply& reply) {
 }
 
 void BrokerLink::on_config_reply(const Reply& reply) {
+    if (!reply.ok && config_.news && reply.error == to_string(BusError::storage_unavailable)) {
+        // The configuration counts whether or not its event can be kept.
+        log_line("the broker can't record " + config_.news->event + ": " + reply.message);
+        config_.news.reset();
+        send_config();
+        return;
+    }
     if (!reply.ok) {
         lose("it refused the configuration: " + reply.error + " " + reply.message);
+        return;
+    }
+    const bool more = requests_.waits(Kind::config);
+    if (more) {
+        return;  // the last one counts
+    }
+    config_.news.reset();
+    if (state_ != State::starting) {
         return;
     }
     state_ = State::asking;
@@ -538,10 +560,10 @@ int64_t BrokerLink::remember(int64_t brokers_id) {
 }
 
 void BrokerLink::handle_request(const Request& request) {
-    BrokerNews news;
     if (request.verb == "claimed" || request.verb == "released") {
         const auto args = wire::RunArgs::from(request.args);
         if (args) {
+            BrokerNews news;
             news.kind =
                 request.verb == "claimed" ? BrokerNews::Kind::claimed : BrokerNews::Kind::released;
             news.run = args->run;
@@ -551,32 +573,37 @@ void BrokerLink::handle_request(const Request& request) {
                         : wire::reply_error(request.id, "bad-request", args.error().text));
         return;
     }
+    auto asked = read_request(request);
+    if (!asked) {
+        const BusError code =
+            asked.error().code == Code::missing ? BusError::unknown_verb : BusError::bad_request;
+        send_reply(wire::reply_error(request.id, to_string(code), asked.error().text));
+        return;
+    }
+    asked->request_id = remember(request.id);
+    news_.push_back(std::move(*asked));
+}
+
+// What the host itself answers. Code::missing: there is no such verb.
+Result<BrokerNews> BrokerLink::read_request(const Request& request) {
+    BrokerNews news;
     if (request.verb == "launch") {
-        const auto args = wire::HumanLaunchArgs::from(request.args);
-        if (!args) {
-            send_reply(wire::reply_error(request.id, "bad-request", args.error().text));
-            return;
-        }
         news.kind = BrokerNews::Kind::launch;
-        news.request_id = remember(request.id);
-        news.launch = *args;
-        news_.push_back(std::move(news));
-        return;
-    }
-    if (request.verb == "stop") {
-        const auto args = wire::StopArgs::from(request.args);
-        if (!args) {
-            send_reply(wire::reply_error(request.id, "bad-request", args.error().text));
-            return;
-        }
+        MOSAIC_TRY_ASSIGN(news.launch, wire::HumanLaunchArgs::from(request.args));
+    } else if (request.verb == "stop") {
         news.kind = BrokerNews::Kind::stop;
-        news.request_id = remember(request.id);
-        news.stop = *args;
-        news_.push_back(std::move(news));
-        return;
+        MOSAIC_TRY_ASSIGN(news.stop, wire::StopArgs::from(request.args));
+    } else if (request.verb == "configChange") {
+        news.kind = BrokerNews::Kind::change;
+        MOSAIC_TRY_ASSIGN(news.change, wire::ConfigChangeArgs::from(request.args));
+    } else if (request.verb == "checkRoutes") {
+        news.kind = BrokerNews::Kind::routes;
+    } else if (request.verb == "reload") {
+        news.kind = BrokerNews::Kind::reload;
+    } else {
+        return fail(Code::missing, "the host has no verb " + request.verb);
     }
-    send_reply(
-        wire::reply_error(request.id, "unknown-verb", "the host has no verb " + request.verb));
+    return news;
 }
 
 size_t BrokerLink::ends_waiting() const {

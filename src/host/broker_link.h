@@ -10,6 +10,7 @@
 #include "host/loop.h"
 #include "launch/requests.h"
 #include "process/spawn.h"
+#include "wire/config_messages.h"
 #include "wire/lines.h"
 #include "wire/messages.h"
 
@@ -25,6 +26,9 @@ struct BrokerNews {
         released,   // run
         launch,     // a human's launch: reply() with request_id as its id
         stop,       // a human's stop: the same
+        routes,     // what launches would take now: the same
+        change,     // of the configuration: the same
+        reload,     // of the configuration: the same
         recovered,  // the answer to endLaunch for a leftover: `end`
         end,        // the answer to endLaunch for a run: `end`
         bound,      // the answer to bindLaunch: `cap`, or why not: `text`
@@ -37,6 +41,7 @@ struct BrokerNews {
     wire::BoundResult bound;
     wire::HumanLaunchArgs launch;
     wire::StopArgs stop;
+    wire::ConfigChangeArgs change;
     SlotRef slot;
     uint32_t leftover = 0;
     wire::EndLaunchResult end;
@@ -69,7 +74,8 @@ class BrokerLink {
     BrokerLink(const BrokerLink&) = delete;
     BrokerLink& operator=(const BrokerLink&) = delete;
 
-    // Sent to every broker first.
+    // Sent to every broker first, and to the living one at once. Its news become an event; they are
+    // sent until a broker has recorded them.
     void set_config(wire::BrokerConfig config);
 
     // Which runs the first question for bound runs asks about.
@@ -125,6 +131,7 @@ class BrokerLink {
         wire::EndLaunchArgs end;  // kept to be sent again
     };
 
+    void send_config();
     void send_request(const std::string& verb, json::Value args, Pending pending);
     void send_end(Pending pending);
     void send_text(std::string text);
@@ -140,6 +147,7 @@ class BrokerLink {
     void handle_line(std::string line);
     void handle_reply(const wire::Reply& reply);
     void handle_request(const wire::Request& request);
+    [[nodiscard]] static Result<BrokerNews> read_request(const wire::Request& request);
     void on_config_reply(const wire::Reply& reply);
     void on_bound_reply(const wire::Reply& reply);
     void ask_bound();

@@ -75,6 +75,8 @@ Result<void> Host::set_up() {
     clients_ = std::make_unique<Clients>(loop_);
     children_ = std::make_unique<Children>(loop_);
     probe_ = std::make_unique<Probe>(*children_, settings_);
+    config_ = std::make_unique<ConfigKeeper>(settings_, root_, *children_);
+    versions_ = std::make_unique<Versions>(loop_, *children_, settings_);
     recovery_ = std::make_unique<Recovery>(
         RecoveryParts{loop_,
                       *store_,
@@ -126,6 +128,7 @@ void Host::drain() {
         take_news();
         take_requests();
         take_children();
+        take_config();
         take_answers();
         take_discarded();
         serve_when_recovered();
@@ -262,6 +265,7 @@ void Host::on_signal() {
             const auto opened = log_->open(root_.launches.get(), settings_.business.id + ".jsonl");
             log_line(opened ? "the launch log is open anew"
                             : "the launch log stays as it is: " + opened.error().text);
+            config_->reload(0, "SIGHUP");
             continue;
         }
         ++stops_asked_;

@@ -10,12 +10,14 @@
 #include "host/broker_link.h"
 #include "host/children.h"
 #include "host/clients.h"
+#include "host/config_keeper.h"
 #include "host/launch_log.h"
 #include "host/probe.h"
 #include "host/recovery.h"
 #include "host/runs.h"
 #include "host/session_store.h"
 #include "host/settings.h"
+#include "host/versions.h"
 
 namespace mosaic::host {
 
@@ -61,6 +63,9 @@ class Host {
     void take_requests();
     void take_answers();
     void take_children();
+    void take_config();
+    void on_new_settings(const ConfigKeeper::Outcome& outcome);
+    void on_routes(int64_t request);
     void take_discarded();
     void consider(Ask ask, bool again);
     void consider_waiting(bool again);
@@ -111,6 +116,8 @@ class Host {
     std::unique_ptr<Clients> clients_;
     std::unique_ptr<Children> children_;
     std::unique_ptr<Probe> probe_;
+    std::unique_ptr<ConfigKeeper> config_;
+    std::unique_ptr<Versions> versions_;
     std::unique_ptr<Recovery> recovery_;
     std::unique_ptr<Runs> runs_;
     std::deque<Ask> waiting_;            // for the end of recovery, or for the probe

@@ -89,6 +89,15 @@ void Host::take_news() {
             case BrokerNews::Kind::stop:
                 runs_->stop(news->request_id, news->stop);
                 break;
+            case BrokerNews::Kind::routes:
+                on_routes(news->request_id);
+                break;
+            case BrokerNews::Kind::change:
+                config_->change(news->request_id, std::move(news->change));
+                break;
+            case BrokerNews::Kind::reload:
+                config_->reload(news->request_id, settings_.business.human);
+                break;
             case BrokerNews::Kind::recovered:
                 recovery_->on_ended(news->leftover, news->end);
                 break;
@@ -239,7 +248,7 @@ void Host::on_request(ClientRequest request) {
 }
 
 AdmissionParts Host::admission() {
-    return {settings_, root_, *runs_, *recovery_, *probe_};
+    return {settings_, root_, *runs_, *recovery_, *probe_, *versions_};
 }
 
 void Host::consider(Ask ask, bool again) {
@@ -279,7 +288,14 @@ void Host::take_children() {
             }
             start_removal();
         } else if (probe_->settle(*result)) {
+            if (probe_->works()) {
+                versions_->warm_up();
+            }
             consider_waiting(true);
+        } else if (versions_->settle(*result)) {
+            consider_waiting(true);
+        } else {
+            ignore(config_->settle(*result), "its outcome is taken later in this tick");
         }
     }
 }
@@ -371,6 +387,8 @@ void Host::begin_stop() {
         runs_->refuse(ask, Refusal::host_stopping, "the host is stopping");
     }
     probe_->give_up();
+    versions_->give_up();
+    config_->give_up();
     const int64_t timeout_ms = settings_.system.limits.stop_timeout_ms;
     runs_->stop_all(timeout_ms);
     loop_.set_timer(

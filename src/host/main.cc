@@ -28,6 +28,7 @@ struct Arguments {
     std::string data;
     std::string user;
     bool pm = false;
+    std::string write_config;
     std::vector<std::string> remove_runs;
 };
 
@@ -90,41 +91,12 @@ Result<registry::SessionsFile> read_left(const DataRoot& root, const std::string
 }
 
 int serve(const Arguments& arguments) {
-    const config::Environment env = config::current_environment();
-    auto system = config::load_system(arguments.config, env);
-    if (!system) {
-        return refuse(system.error());
+    auto read = read_settings(
+        {arguments.business, arguments.config, arguments.data, config::current_environment()});
+    if (!read) {
+        return refuse(read.error());
     }
-    auto business = config::load_business(arguments.business, *system);
-    if (!business) {
-        return refuse(business.error());
-    }
-    Settings settings;
-    settings.env = env;
-    settings.system = std::move(*system);
-    settings.business = std::move(*business);
-    auto programs = find_programs();
-    if (!programs) {
-        return refuse(programs.error());
-    }
-    settings.programs = *programs;
-    const auto self = process::real_path("/proc/self/exe");
-    settings.modules = harness::load_modules(
-        settings.system, self ? harness::shipped_directory(*self) : std::string());
-    for (const auto& [name, problem] : settings.modules.problems) {
-        log_line("harness module " + name + " can't be used: " + problem);
-    }
-    auto layout = sandbox::read_layout();
-    if (!layout) {
-        return refuse(layout.error());
-    }
-    settings.layout = std::move(*layout);
-    for (const std::string& warning : settings.layout.warnings) {
-        log_line("warning: " + warning);
-    }
-    if (const auto prepared = prepare_hardening(settings); !prepared) {
-        return refuse(prepared.error());
-    }
+    Settings settings = std::move(*read);
     auto root =
         open_data_root(config::data_root_of(settings.system, arguments.data, settings.business.id),
                        settings.business.id);
@@ -186,6 +158,7 @@ int main_with(int argc, char** argv) {
     app.add_option("--user", arguments.user, "Started as root: the user that sessions run as");
     app.add_flag("--pm", arguments.pm, "Launch the role that launches others");
     app.add_option("--remove-run", arguments.remove_runs)->group("");
+    app.add_option(kWriteConfig, arguments.write_config)->group("");
     app.set_version_flag("--version", std::string("mosaic-host ") + MOSAIC_VERSION);
     try {
         app.parse(argc, argv);
@@ -193,6 +166,9 @@ int main_with(int argc, char** argv) {
         const bool asked = error.get_exit_code() == 0;
         app.exit(error);
         return asked ? exit_code::kFine : exit_code::kUsage;
+    }
+    if (!arguments.write_config.empty()) {
+        return write_config(arguments.write_config);
     }
     if (!arguments.remove_runs.empty()) {
         return remove_runs(arguments.remove_runs);

@@ -155,6 +155,7 @@ Result<std::vector<Step>> run_steps(const PlanFacts& f,
         steps.push_back(file(in_run(registry::kBundle) + "/" + content.name, content.content));
     }
     harness::ManifestFacts more;
+    more.harness_version = f.harness_version;
     more.bwrap_version = f.bwrap_version;
     more.mosaic_version = MOSAIC_VERSION;
     more.binds = manifest_binds(binds);

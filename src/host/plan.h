@@ -17,6 +17,7 @@ struct PlanFacts {
     const harness::ChosenRoute& route;
     const std::string& contract;
     const std::string& bwrap_version;
+    const std::string& harness_version;  // empty: unknown
 };
 
 // Fixes everything of one launch: its run id, files, command line and environment. Makes nothing.

@@ -39,11 +39,10 @@ Probe::Answer Probe::ask(bool again) {
     if (again && trying_ == *identity) {
         return Answer::broken;
     }
-    start(*identity);
-    return Answer::unknown;
+    return start(*identity) ? Answer::unknown : Answer::broken;
 }
 
-void Probe::start(const sandbox::FileIdentity& identity) {
+bool Probe::start(const sandbox::FileIdentity& identity) {
     trying_ = identity;
     sandbox::ProbeSpec probe;
     probe.layout = settings_.layout;
@@ -57,8 +56,14 @@ void Probe::start(const sandbox::FileIdentity& identity) {
     spec.argv = sandbox::probe_argv(probe);
     spec.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
     std::vector<UniqueFd> keep;
-    keep.emplace_back(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    keep.emplace_back(::open(probe.stage_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    for (const auto& [path, flags] : {std::pair{"/dev/null", O_WRONLY},
+                                      std::pair{probe.stage_dir.c_str(), O_PATH | O_DIRECTORY}}) {
+        keep.emplace_back(::open(path, flags | O_CLOEXEC));
+        if (!keep.back().valid()) {
+            unavailable_ = sandbox::explain_exec(probe.options.bwrap, errno);
+            return false;
+        }
+    }
     spec.descriptors = {{keep[0].get(), sandbox::kStatusFd},
                         {keep[1].get(), sandbox::kWorkspaceFd}};
     // Without it bwrap says that it can't read the filter, which is the truth.
@@ -72,6 +77,15 @@ void Probe::start(const sandbox::FileIdentity& identity) {
     version.argv = {probe.options.bwrap, "--version"};
     version.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
     version_job_ = children_.run(std::move(version), {}, kProbeTakes);
+    return true;
+}
+
+void Probe::forget() {
+    give_up();
+    try_job_ = 0;
+    version_job_ = 0;
+    trying_ = {};
+    known_good_.reset();
 }
 
 void Probe::give_up() {

@@ -32,6 +32,12 @@ class Probe {
     // A launch failed in a way that puts the last result in doubt.
     void doubt() { known_good_.reset(); }
 
+    // The settings are new ones: whatever was found out, and what is being tried, counts no more.
+    void forget();
+
+    // The last try went well.
+    [[nodiscard]] bool works() const { return known_good_.has_value(); }
+
     // The host stops: a try under way is ended.
     void give_up();
 
@@ -39,7 +45,8 @@ class Probe {
     bool settle(const ChildResult& result);
 
   private:
-    void start(const sandbox::FileIdentity& identity);
+    // False when it can't even be tried; unavailable() says why.
+    [[nodiscard]] bool start(const sandbox::FileIdentity& identity);
 
     Children& children_;
     const Settings& settings_;

@@ -33,6 +33,11 @@ constexpr Duration kKillTakes = seconds(10);
 }  // namespace
 
 Runs::Runs(RunParts parts) : parts_(std::move(parts)) {
+    set_limits(parts_.limits);
+}
+
+void Runs::set_limits(const config::Limits& limits) {
+    parts_.limits = limits;
     if (parts_.limits.setup_in_flight == 0) {
         const int64_t cores = std::max(1U, std::thread::hardware_concurrency());
         parts_.limits.setup_in_flight = 2 * cores;

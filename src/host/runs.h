@@ -41,6 +41,9 @@ class Runs {
   public:
     explicit Runs(RunParts parts);
 
+    // For what begins from now on, and for the deadlines that are armed from now on.
+    void set_limits(const config::Limits& limits);
+
     // Starts the machine of a run whose checks passed. The caller is answered when it is decided.
     void begin(Ask ask, Plan plan);
 

@@ -1,7 +1,9 @@
 #include "host/settings.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include "host/log.h"
 #include "host/stage.h"
 #include "process/files.h"
 #include "sandbox/hardening.h"
@@ -34,7 +36,62 @@ Result<Programs> find_programs() {
     return programs;
 }
 
+std::string system_file_of(const Settings& settings) {
+    return settings.system.file.empty() ? settings.system.directory + "/system.json"
+                                        : settings.system.file;
+}
+
+void load_modules(Settings& settings) {
+    settings.modules = harness::load_modules(settings.system, settings.shipped);
+    for (const auto& [name, problem] : settings.modules.problems) {
+        log_line("harness module " + name + " can't be used: " + problem);
+    }
+}
+
+Result<Settings> read_settings(const SettingsSource& source) {
+    Settings out;
+    out.source = source;
+    out.env = source.env;
+    MOSAIC_TRY_ASSIGN(out.system, config::load_system(source.config, source.env, &out.system_text));
+    MOSAIC_TRY_ASSIGN(out.business,
+                      config::load_business(source.business, out.system, &out.business_text));
+    MOSAIC_TRY_ASSIGN(out.programs, find_programs());
+    if (const auto self = process::real_path("/proc/self/exe")) {
+        out.shipped = harness::shipped_directory(*self);
+    }
+    load_modules(out);
+    MOSAIC_TRY_ASSIGN(out.layout, sandbox::read_layout());
+    for (const std::string& warning : out.layout.warnings) {
+        log_line("warning: " + warning);
+    }
+    MOSAIC_TRY(prepare_hardening(out));
+    return out;
+}
+
+Result<Settings> copy_settings(const Settings& settings) {
+    Settings out;
+    out.source = settings.source;
+    out.system = settings.system;
+    out.business = settings.business;
+    out.system_text = settings.system_text;
+    out.business_text = settings.business_text;
+    out.env = settings.env;
+    out.shipped = settings.shipped;
+    out.modules = settings.modules;
+    out.layout = settings.layout;
+    out.seccomp.reset(::fcntl(settings.seccomp.get(), F_DUPFD_CLOEXEC, 0));
+    if (!out.seccomp.valid()) {
+        return fail_sys(errno, "a descriptor for the system call filter");
+    }
+    out.landlock_abi = settings.landlock_abi;
+    out.programs = settings.programs;
+    out.stages = settings.stages;
+    out.places = settings.places;
+    return out;
+}
+
 void resolve_places(Settings& settings, const DataRoot& root) {
+    settings.places.clear();
     sandbox::PlaceFacts facts;
     facts.layout = &settings.layout;
     const auto variable = [&](const char* name) {
@@ -65,6 +122,7 @@ void resolve_places(Settings& settings, const DataRoot& root) {
 }
 
 Result<void> stage_modules(Settings& settings, const DataRoot& root) {
+    settings.stages.clear();
     for (const auto& [name, module] : settings.modules.modules) {
         MOSAIC_TRY_ASSIGN(settings.stages[name],
                           stage_tree(root, settings.programs.runner, harness::stage_plan(module)));

@@ -23,11 +23,24 @@ struct Programs {
 // Where mosaic-broker and mosaic-runner are: beside this program, or in ../libexec/mosaic.
 [[nodiscard]] Result<Programs> find_programs();
 
-// What was read at the start and launches are decided by.
+// Where the configuration comes from, as the command line says it.
+struct SettingsSource {
+    std::string business;  // an id, or a file's path
+    std::string config;    // the system file; empty: the usual places
+    std::string data;      // the data root; empty: below dataRoot
+    config::Environment env;
+};
+
+// What was read at the start or at the last change, and launches are decided by. Replaced whole or
+// not at all; whoever needs some of it for longer than one event keeps a copy.
 struct Settings {
+    SettingsSource source;
     config::SystemConfig system;
     config::Business business;
+    std::string system_text;  // the files as they were read or written; empty: there is no file
+    std::string business_text;
     config::Environment env;
+    std::string shipped;  // the directory of the shipped modules
     harness::ModuleSet modules;
     sandbox::Layout layout;
     UniqueFd seccomp;      // the file of sandbox::program_file
@@ -39,6 +52,19 @@ struct Settings {
     // hundred system calls, and what it looks at is the operator's.
     std::map<std::string, std::vector<sandbox::Place>> places;
 };
+
+// Reads the files, the modules and what this machine has. Says on the log what doesn't keep a host
+// from running. Everything but `stages` and `places`.
+[[nodiscard]] Result<Settings> read_settings(const SettingsSource& source);
+
+// The same settings once more, to make changed ones of them.
+[[nodiscard]] Result<Settings> copy_settings(const Settings& settings);
+
+// The system file, or where it would be.
+[[nodiscard]] std::string system_file_of(const Settings& settings);
+
+// Loads the modules that are switched on, anew.
+void load_modules(Settings& settings);
 
 // Finds the places of every instance.
 void resolve_places(Settings& settings, const DataRoot& root);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 
 #include "process/open_beneath.h"
 
@@ -281,13 +283,26 @@ Result<std::string> read_file(const std::string& path, uint64_t bytes_max) {
     return read_regular(file, path, bytes_max);
 }
 
-Result<void> replace_file(int parent,
-                          const std::string& name,
-                          std::string_view content,
-                          mode_t mode) {
-    MOSAIC_TRY(check_segment(name));
+namespace {
+
+// Whose a file is to be; nothing: whoever makes it.
+struct Owner {
+    uid_t user = 0;
+    gid_t group = 0;
+};
+
+Result<void> replace_as(int parent,
+                        const std::string& name,
+                        std::string_view content,
+                        mode_t mode,
+                        const std::optional<Owner>& owner) {
     MOSAIC_TRY_ASSIGN(Temporary temporary, create_temporary(parent, name, content, mode));
     const auto replaced = [&]() -> Result<void> {
+        if (owner && ::fchown(temporary.file.get(), owner->user, owner->group) != 0) {
+            return fail_sys(errno,
+                            "giving the new " + name + " to user " + std::to_string(owner->user) +
+                                " and group " + std::to_string(owner->group) + ", as it was");
+        }
         if (::fsync(temporary.file.get()) != 0) {
             return fail_sys(errno, "fsync " + temporary.name);
         }
@@ -304,6 +319,64 @@ Result<void> replace_file(int parent,
         return fail_sys(errno, "fsync of the directory of " + name);
     }
     return {};
+}
+
+}  // namespace
+
+Result<void> replace_file(int parent,
+                          const std::string& name,
+                          std::string_view content,
+                          mode_t mode) {
+    MOSAIC_TRY(check_segment(name));
+    return replace_as(parent, name, content, mode, std::nullopt);
+}
+
+Result<bool> rewrite_file(int parent,
+                          const std::string& name,
+                          std::string_view before,
+                          std::string_view content) {
+    MOSAIC_TRY(check_segment(name));
+    // A descriptor of its own, so that the lock goes with it. Only who rewrites takes it.
+    const UniqueFd lock(::openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!lock.valid()) {
+        return fail_sys(errno, "the directory of " + name);
+    }
+    while (::flock(lock.get(), LOCK_EX) != 0) {
+        if (errno != EINTR) {
+            return fail_sys(errno, "locking the directory of " + name);
+        }
+    }
+    constexpr mode_t kNewMode = 0600;
+    const UniqueFd file(open_beneath(parent, name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY, 0));
+    if (!file.valid() && errno == ENOENT) {
+        if (!before.empty()) {
+            return false;
+        }
+        MOSAIC_TRY(replace_as(parent, name, content, kNewMode, std::nullopt));
+        return true;
+    }
+    if (!file.valid()) {
+        return open_error(errno, name);
+    }
+    const auto now = read_regular(file, name, before.size());
+    if (!now && now.error().code != Code::too_large) {
+        return tl::unexpected<Error>(now.error());
+    }
+    if (!now || *now != before) {
+        return false;
+    }
+
+    struct stat info {};
+
+    if (::fstat(file.get(), &info) != 0) {
+        return fail_sys(errno, name);
+    }
+    std::optional<Owner> owner;
+    if (info.st_uid != ::geteuid() || info.st_gid != ::getegid()) {
+        owner = Owner{info.st_uid, info.st_gid};
+    }
+    MOSAIC_TRY(replace_as(parent, name, content, info.st_mode & 07777U, owner));
+    return true;
 }
 
 Result<void> create_file(int parent,

@@ -52,6 +52,15 @@ namespace mosaic::process {
                                         std::string_view content,
                                         mode_t mode);
 
+// Gives `name` below `parent` this content in the same way, keeping its mode, owner and group, if
+// it still has the content `before`; false, and nothing is written, when it hasn't. `before` of a
+// file that doesn't exist is empty; it is made with mode 0600. Who rewrites a file of the directory
+// at the same moment is waited for. A link isn't followed (Code::unsafe).
+[[nodiscard]] Result<bool> rewrite_file(int parent,
+                                        const std::string& name,
+                                        std::string_view before,
+                                        std::string_view content);
+
 // Makes `name` below `parent` with O_EXCL and writes it; no fsync.
 [[nodiscard]] Result<void> create_file(int parent,
                                        const std::string& name,
@@ -62,6 +71,11 @@ namespace mosaic::process {
 // mode of our own directories when it must, resumable after a crash. `name` is one segment below
 // `parent`. A name that doesn't exist is success.
 [[nodiscard]] Result<void> remove_tree(int parent, const std::string& name);
+
+// One directory of ours below `parent`, to look up and remove names in: a session may have taken
+// its owner's rights away, and they are given back. No link, no other mount. Code::missing when it
+// isn't there.
+[[nodiscard]] Result<UniqueFd> reopen_directory(int parent, const std::string& name);
 
 // The real path (realpath(3)); the error names the path and the errno.
 [[nodiscard]] Result<std::string> real_path(const std::string& path);

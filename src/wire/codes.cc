@@ -50,6 +50,8 @@ constexpr std::array<std::string_view, kBusErrors> kBusErrorText = {
     "host-unavailable",
     "refused",
     "storage-unavailable",
+    "config-changed",
+    "config-invalid",
 };
 
 constexpr std::array<std::string_view, kEndReasons> kEndReasonText = {

@@ -61,9 +61,11 @@ enum class BusError {
     host_unavailable,
     refused,              // a bindLaunch that contradicts what is recorded
     storage_unavailable,  // the store could not make it durable; nothing of the request is recorded
+    config_changed,       // a file is another on disk than the host read; nothing was written
+    config_invalid,       // the files as they are, or as they would be, don't hold
 };
 
-constexpr size_t kBusErrors = static_cast<size_t>(BusError::storage_unavailable) + 1;
+constexpr size_t kBusErrors = static_cast<size_t>(BusError::config_invalid) + 1;
 
 [[nodiscard]] std::string_view to_string(BusError code);
 

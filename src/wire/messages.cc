@@ -134,6 +134,24 @@ Result<Reply> decode_reply(const Value& frame) {
     return finish(r, std::move(out));
 }
 
+std::optional<ConfigNews> read_news(Reader& r) {
+    const Value* value = r.object_or_none("news");
+    if (value == nullptr) {
+        return std::nullopt;
+    }
+    Reader n(*value, r.where(), r.pointer_of("news"));
+    ConfigNews out;
+    out.event = n.string("event");
+    if (std::find(kConfigEvents.begin(), kConfigEvents.end(), out.event) == kConfigEvents.end()) {
+        n.problem("event", "expected an event about the configuration");
+    }
+    if (const Value* fields = n.object("fields")) {
+        out.fields = *fields;
+    }
+    r.absorb(n.done());
+    return out;
+}
+
 }  // namespace
 
 Result<std::variant<Request, Reply>> decode_frame(std::string_view line) {
@@ -258,12 +276,16 @@ Value BrokerConfig::to_value() const {
                                         {"crossRole", string_array(role.cross_role)},
                                         {"gated", string_array(role.gated)}});
     }
-    return Value(Object{{"business", business},
-                        {"human", human},
-                        {"roles", std::move(role_values)},
-                        {"launchBy", text_or_null(launch_by)},
-                        {"launchInstances", string_array(launch_instances)},
-                        {"modules", string_array(modules)}});
+    Value out(Object{{"business", business},
+                     {"human", human},
+                     {"roles", std::move(role_values)},
+                     {"launchBy", text_or_null(launch_by)},
+                     {"launchInstances", string_array(launch_instances)},
+                     {"modules", string_array(modules)}});
+    if (news) {
+        out.set("news", Object{{"event", news->event}, {"fields", news->fields}});
+    }
+    return out;
 }
 
 Result<BrokerConfig> BrokerConfig::from(const Value& value) {
@@ -274,6 +296,7 @@ Result<BrokerConfig> BrokerConfig::from(const Value& value) {
     out.launch_by = r.string_or_null("launchBy");
     out.launch_instances = r.strings("launchInstances");
     out.modules = r.strings("modules");
+    out.news = read_news(r);
     if (const Value* roles = r.array("roles")) {
         for (const Value& element : *roles->array()) {
             Reader role(element, "args", r.pointer_of("roles"));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -106,6 +107,17 @@ struct RoleAuthority {
     bool operator==(const RoleAuthority&) const = default;
 };
 
+// What changed, for the event that a new configuration becomes. `fields` are the event's own.
+struct ConfigNews {
+    std::string event;  // one of kConfigEvents
+    json::Value fields;
+
+    bool operator==(const ConfigNews&) const = default;
+};
+
+constexpr std::array<std::string_view, 5> kConfigEvents = {
+    "routes.changed", "limits.changed", "instances.changed", "plugins.changed", "config.reloaded"};
+
 struct BrokerConfig {
     std::string business;
     std::string human;
@@ -113,6 +125,7 @@ struct BrokerConfig {
     std::string launch_by;                      // empty: no launch block
     std::vector<std::string> launch_instances;  // may be launched by launch_by
     std::vector<std::string> modules;           // harness modules switched on
+    std::optional<ConfigNews> news{};           // nothing: the first one of a host
 
     bool operator==(const BrokerConfig&) const = default;
     [[nodiscard]] json::Value to_value() const;

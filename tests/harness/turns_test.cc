@@ -193,6 +193,25 @@ void outlives_a_crash(const Kind& kind) {
     CHECK(agents.world.session(run).has_value());
 }
 
+// The version that was installed: package.json names it exactly.
+std::string installed_version(const char* package) {
+    const auto lock =
+        json::parse(e2e::read_text(std::string(MOSAIC_SOURCE_DIR) + "/tests/harness/package.json"));
+    REQUIRE(lock);
+    return text(*lock->find("dependencies"), package);
+}
+
+void manifest_names_the_version(const Kind& kind, const char* package) {
+    Agents agents(kind);
+    const std::string run = agents.launch("coder");
+    const auto manifest = json::parse(
+        e2e::read_text(agents.world.run_directory(run) + "/bundle/manifest.json"), {16});
+    REQUIRE(manifest);
+    CHECK(json::dump(*manifest->find("harnessVersion")) ==
+          "\"" + installed_version(package) + "\"");
+    CHECK_MESSAGE(!contains(agents.world.host_log(), "is unknown"), agents.world.host_log());
+}
+
 }  // namespace
 
 TEST_CASE("Claude Code answers a message") {
@@ -258,6 +277,14 @@ TEST_CASE("Claude Code goes on with a thread's conversation after a restart of t
 
 TEST_CASE("Pi goes on with a thread's conversation after a restart of the host") {
     keeps_a_thread(kPi);
+}
+
+TEST_CASE("the manifest names the version of the real Claude Code") {
+    manifest_names_the_version(kClaude, "@anthropic-ai/claude-code");
+}
+
+TEST_CASE("the manifest names the version of the real Pi") {
+    manifest_names_the_version(kPi, "@earendil-works/pi-coding-agent");
 }
 
 TEST_CASE("a turn after Claude Code crashed works") {

@@ -61,6 +61,77 @@ TEST_CASE("every command is known by its name") {
     CHECK(good({"version"}).verb == Verb::version);
 }
 
+TEST_CASE("routes are shown or set in parts") {
+    CHECK(good({"routes"}).verb == Verb::routes);
+    CHECK(good({"routes", "--json"}).json);
+    const Options o = good({"routes",
+                            "set",
+                            "coder",
+                            "--model",
+                            "m",
+                            "--fallback-harness",
+                            "pi",
+                            "--fallback-thinking",
+                            "low",
+                            "--json"});
+    CHECK(o.verb == Verb::routes_set);
+    CHECK(o.target == "coder");
+    CHECK(o.model == "m");
+    CHECK(o.harness.empty());
+    CHECK(o.fallback_harness == "pi");
+    CHECK(o.fallback_thinking == "low");
+    CHECK(o.json);
+    CHECK(good({"routes", "set", "coder", "--no-fallback"}).no_fallback);
+    CHECK(exit_code_of({"routes", "set", "coder"}) == 4);
+    CHECK(exit_code_of({"routes", "set", "--model", "m"}) == 4);
+    CHECK(exit_code_of({"routes", "set", "Coder", "--model", "m"}) == 2);
+    CHECK(exit_code_of({"routes", "set", "c", "--no-fallback", "--fallback-model", "m"}) == 4);
+}
+
+TEST_CASE("limits are of an instance or of a model") {
+    const Options o = good({"limits",
+                            "set",
+                            "coder",
+                            "--tools",
+                            "bash,read",
+                            "--typed",
+                            "",
+                            "--max",
+                            "p",
+                            "m",
+                            "3",
+                            "--max",
+                            "p",
+                            "other",
+                            "0",
+                            "--account-max",
+                            "2"});
+    CHECK(o.verb == Verb::limits_set);
+    CHECK(*o.tools == std::vector<std::string>{"bash", "read"});
+    CHECK(o.typed->empty());
+    CHECK(o.capacities == std::vector<cli::ModelCapacity>{{"p", "m", 3}, {"p", "other", 0}});
+    CHECK(*o.account_max == 2);
+    CHECK_FALSE(good({"limits", "set", "coder", "--model", "m"}).tools.has_value());
+    CHECK(good({"limits", "set", "--account-max", "0"}).target.empty());
+    CHECK(exit_code_of({"limits", "set"}) == 4);
+    CHECK(exit_code_of({"limits", "set", "coder"}) == 4);
+    CHECK(exit_code_of({"limits", "set", "--tools", "bash"}) == 4);
+    CHECK(exit_code_of({"limits", "set", "--max", "p", "m", "many"}) == 4);
+    CHECK(exit_code_of({"limits", "set", "--max", "p", "m"}) == 4);
+}
+
+TEST_CASE("instances and modules are set as whole lists") {
+    CHECK(good({"instances", "set", "coder", "reviewer"}).names ==
+          std::vector<std::string>{"coder", "reviewer"});
+    CHECK(good({"plugins"}).verb == Verb::plugins);
+    CHECK(good({"plugins", "set", "script"}).verb == Verb::plugins_set);
+    CHECK(good({"plugins", "set", "--none"}).names.empty());
+    CHECK(good({"reload"}).verb == Verb::reload);
+    CHECK(exit_code_of({"plugins", "set"}) == 4);
+    CHECK(exit_code_of({"instances", "set"}) == 4);
+    CHECK(exit_code_of({"instances", "set", "../x"}) == 2);
+}
+
 TEST_CASE("init takes a whole route or none") {
     const auto options = good({"init",
                                "--harness",

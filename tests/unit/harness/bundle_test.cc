@@ -246,6 +246,15 @@ TEST_CASE("programs and mounts are named with reasons, and optional ones may hav
                                 {"/opt/lib", "its libraries", true}});
     CHECK(mosaic::harness::path_directories(w.route) ==
           std::vector<std::string>{"/home/j/bin", "/usr/bin"});
+    // Without a run: what doesn't need one.
+    w.module.mounts.push_back({text("${home}/x"), "of a run", false});
+    w.module.mounts.push_back({text("${helper:node}.d"), "of a helper", false});
+    CHECK(mosaic::harness::program_paths(w.route) ==
+          std::vector<HostPath>{{"/home/j/bin/agent", "the program of harness agent", false},
+                                {"/usr/bin/node", "node for harness agent", false},
+                                {"/opt/lib", "its libraries", true},
+                                {"/usr/bin/node20.d", "of a helper", true}});
+    w.module.mounts.resize(2);
     w.module.mounts[1].optional = false;
     CHECK(mosaic::harness::host_paths(w.facts()).error().text ==
           "harness module agent: the mount for what isn't there has no path here");

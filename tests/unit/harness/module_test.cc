@@ -32,7 +32,8 @@ const std::string kFull = R"({
   "providers": {"acme": {"credentials": [["TOKEN"], ["KEY", "URL"]], "variables": ["EXTRA"]},
                 "local": {}},
   "anyProvider": {"variables": ["ANY_URL"]},
-  "program": {"variable": "AGENT_BIN", "names": ["agent", "agent2"], "versionArgs": ["--version"]},
+  "program": {"variable": "AGENT_BIN", "names": ["agent", "agent2"], "versionArgs": ["--version"],
+              "interpreter": "node"},
   "helpers": [{"name": "node", "variable": "NODE_BIN", "names": ["node"]}],
   "mounts": [{"path": "${programAncestor:lib}", "reason": "its libraries", "optional": true},
              {"path": "/opt/data", "reason": "its data"}],
@@ -78,6 +79,7 @@ TEST_CASE("a full harness.json is read into every field") {
                           {"local", Provider{}}};
     expected.any_provider = Provider{{}, {"ANY_URL"}};
     expected.program = Program{"agent", "AGENT_BIN", {"agent", "agent2"}, {"--version"}};
+    expected.program->interpreter = "node";
     expected.helpers = {Program{"node", "NODE_BIN", {"node"}, {}}};
     expected.mounts = {{text("${programAncestor:lib}"), "its libraries", true},
                        {text("/opt/data"), "its data", false}};
@@ -131,6 +133,8 @@ TEST_CASE("bad module documents are refused with file, pointer and expectation")
         {minimal(R"(,"program":{})"), "/program/names: expected a name to look up, or a variable"},
         {minimal(R"(,"program":{"names":["bin/x"]})"),
          "/program/names/0: expected a file's name to look up in PATH"},
+        {minimal(R"(,"program":{"names":["x"],"interpreter":"y"})"),
+         "/program: expected the name of a helper as its interpreter"},
         {minimal(R"(,"helpers":[{"names":["x"]}])"),
          "/helpers/0/name: is missing; expected a string"},
         {minimal(R"(,"mounts":[{"path":"opt","reason":"r"}])"),
@@ -263,6 +267,9 @@ TEST_CASE("modules are taken from the first place that has them, and a bad one s
     CHECK(load_modules(system, scratch.path + "/shipped").modules.at("agent").files[0].content ==
           "echo shipped\n");
     CHECK(load_modules(system, "").modules.empty());
+    system.plugin_dirs = {scratch.path + "/mine", scratch.path + "/none"};
+    CHECK(mosaic::harness::available_modules(system, scratch.path + "/shipped") ==
+          std::vector<std::string>{"agent", "broken"});
 }
 
 TEST_CASE("shipped modules lie in share beside the program's directory, or further up") {

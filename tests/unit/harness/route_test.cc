@@ -267,3 +267,22 @@ TEST_CASE("a native program is not a version manager's script or link") {
     w.env.erase("NODE_BIN");
     CHECK(find_program(node, w.env)->found == w.scratch.path + "/other/node");
 }
+
+TEST_CASE("a program is asked for its version by its real path and by what runs it") {
+    World w;
+    Module& module = w.modules.modules.at("agent");
+    w.scratch.write("real/agent.js", "#!/usr/bin/env node\n", 0755);
+    w.scratch.write("bin/node", "#!/bin/sh\n", 0755);
+    std::filesystem::remove(w.scratch.path + "/bin/agent");
+    std::filesystem::create_symlink(w.scratch.path + "/real/agent.js",
+                                    w.scratch.path + "/bin/agent");
+    CHECK(version_command(w.chosen()).empty());
+    module.program->version_args = {"--version", "now"};
+    const std::string real = w.scratch.path + "/real/agent.js";
+    CHECK(version_command(w.chosen()) == std::vector<std::string>{real, "--version", "now"});
+    module.helpers = {Program{"node", "", {"node"}, {}}};
+    module.program->interpreter = "node";
+    CHECK(version_command(w.chosen()) ==
+          std::vector<std::string>{w.scratch.path + "/bin/node", real, "--version", "now"});
+    CHECK(version_command(ChosenRoute{}).empty());
+}

@@ -223,6 +223,42 @@ TEST_CASE("a replacement that fails leaves the old file and nothing else") {
     CHECK(names_in(scratch.path()) == std::vector<std::string>{"f"});
 }
 
+TEST_CASE("a file is rewritten only while it has the content that was read") {
+    const Scratch scratch;
+    scratch.file("f", "before", 0640);
+    CHECK(*process::rewrite_file(scratch.fd(), "f", "before", "after"));
+    CHECK(*process::read_file(scratch.at("f"), 100) == "after");
+    CHECK(mode_of(scratch.at("f")) == 0640);
+    for (const char* other : {"", "before", "afte", "after more"}) {
+        CHECK_FALSE(*process::rewrite_file(scratch.fd(), "f", other, "x"));
+    }
+    CHECK(*process::read_file(scratch.at("f"), 100) == "after");
+    // What isn't there is empty, and only that.
+    CHECK_FALSE(*process::rewrite_file(scratch.fd(), "new", "y", "x"));
+    CHECK_FALSE(scratch.exists("new"));
+    CHECK(*process::rewrite_file(scratch.fd(), "new", "", "x"));
+    CHECK(*process::read_file(scratch.at("new"), 100) == "x");
+    scratch.link("f", "link");
+    CHECK(process::rewrite_file(scratch.fd(), "link", "after", "x").error().code == Code::unsafe);
+    CHECK(names_in(scratch.path()) == std::vector<std::string>{"f", "link", "new"});
+}
+
+TEST_CASE("a rewritten file stays its owner's") {
+    if (::geteuid() != 0) {
+        return;  // nobody else can give files away
+    }
+    const Scratch scratch;
+    scratch.file("f", "before", 0600);
+    REQUIRE(::chown(scratch.at("f").c_str(), kOrdinaryUser, kOrdinaryUser) == 0);
+    CHECK(*process::rewrite_file(scratch.fd(), "f", "before", "after"));
+
+    struct stat info {};
+
+    REQUIRE(::stat(scratch.at("f").c_str(), &info) == 0);
+    CHECK(info.st_uid == kOrdinaryUser);
+    CHECK(info.st_gid == kOrdinaryUser);
+}
+
 TEST_CASE("a file is made only where there was none") {
     const Scratch scratch;
     scratch.link("elsewhere", "link");

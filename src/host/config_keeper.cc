@@ -1,0 +1,374 @@
+#include "host/config_keeper.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "config/change.h"
+#include "config/fields.h"
+#include "host/routes.h"
+#include "process/files.h"
+#include "wire/codes.h"
+#include "wire/limits.h"
+
+namespace mosaic::host {
+namespace {
+
+constexpr Duration kWriteTakes = seconds(10);
+constexpr int kChanged = exit_code::kRefused;  // the child's exit code: another content
+constexpr size_t kNewsBytesMax = size_t{64} * 1024;
+
+struct Problem {
+    std::string code;
+    std::string reason;
+};
+
+Problem problem_of(const Error& error) {
+    const BusError code =
+        error.code == Code::missing ? BusError::not_found : BusError::config_invalid;
+    return {std::string(to_string(code)), error.text};
+}
+
+// A change as text: of which file, and what it becomes.
+struct Draft {
+    std::string file;
+    bool system = false;
+    std::string before;
+    std::string after;
+};
+
+Result<std::string> apply(const Settings& settings, const wire::ConfigChangeArgs& change) {
+    const std::string& file = settings.business.file;
+    const std::string& text = settings.business_text;
+    switch (change.verb) {
+        case wire::ConfigVerb::routes_set: {
+            MOSAIC_TRY_ASSIGN(const auto args, wire::RoutesSetArgs::from(change.args));
+            return config::change_routes(text, file, args);
+        }
+        case wire::ConfigVerb::limits_set: {
+            MOSAIC_TRY_ASSIGN(const auto args, wire::LimitsSetArgs::from(change.args));
+            return config::change_limits(text, file, args);
+        }
+        case wire::ConfigVerb::instances_set: {
+            MOSAIC_TRY_ASSIGN(const auto args, wire::InstancesSetArgs::from(change.args));
+            return config::change_instances(text, file, args);
+        }
+        case wire::ConfigVerb::plugins_set:
+            break;
+    }
+    MOSAIC_TRY_ASSIGN(const auto args, wire::PluginsSetArgs::from(change.args));
+    return config::change_plugins(
+        settings.system_text, system_file_of(settings), settings.env, args);
+}
+
+Result<Draft> draft_of(const Settings& settings, const wire::ConfigChangeArgs& change) {
+    Draft out;
+    out.system = change.verb == wire::ConfigVerb::plugins_set;
+    out.file = out.system ? system_file_of(settings) : settings.business.file;
+    out.before = out.system ? settings.system_text : settings.business_text;
+    MOSAIC_TRY_ASSIGN(out.after, apply(settings, change));
+    return out;
+}
+
+// Whether both texts mean the same document.
+bool same_document(const std::string& a, const std::string& b) {
+    const json::ParseOptions options{.depth_max = limits::kFileDepthMax};
+    const auto one = json::parse(a, options);
+    const auto other = json::parse(b, options);
+    return one && other && *one == *other;
+}
+
+// The settings as the draft makes them; what a launch needs of them is there.
+Result<Settings> settings_of(const Settings& now, const Draft& draft, const DataRoot& root) {
+    MOSAIC_TRY_ASSIGN(Settings out, copy_settings(now));
+    if (!draft.system) {
+        MOSAIC_TRY_ASSIGN(out.business, config::parse_business(draft.after, draft.file));
+        out.business_text = draft.after;
+        return out;
+    }
+    MOSAIC_TRY_ASSIGN(out.system, config::parse_system(draft.after, draft.file, now.env));
+    out.system_text = draft.after;
+    load_modules(out);
+    MOSAIC_TRY(stage_modules(out, root));
+    resolve_places(out, root);
+    return out;
+}
+
+// A module that is switched on by this change and can't be used.
+std::optional<Problem> bad_module(const Settings& now, const Settings& next) {
+    for (const auto& [name, problem] : next.modules.problems) {
+        const auto& on = now.system.plugins_harness;
+        if (std::find(on.begin(), on.end(), name) == on.end()) {
+            return Problem{std::string(to_string(Refusal::harness_refused)), problem};
+        }
+    }
+    return std::nullopt;
+}
+
+// The instance whose route a change sets a part of; empty: none.
+std::string touched_route(const wire::ConfigChangeArgs& change) {
+    if (change.verb == wire::ConfigVerb::routes_set) {
+        const auto args = wire::RoutesSetArgs::from(change.args);
+        return args && !args->route.empty() ? args->instance : std::string();
+    }
+    if (change.verb == wire::ConfigVerb::limits_set) {
+        const auto args = wire::LimitsSetArgs::from(change.args);
+        return args && (args->model || args->thinking) ? args->instance : std::string();
+    }
+    return {};
+}
+
+Result<UniqueFd> memory_file(const std::string& text) {
+    UniqueFd out(::memfd_create("config", MFD_CLOEXEC));
+    if (!out.valid()) {
+        return fail_sys(errno, "memory for the changed file");
+    }
+    size_t written = 0;
+    while (written < text.size()) {
+        const ssize_t put = ::write(out.get(), text.data() + written, text.size() - written);
+        if (put < 0) {
+            return fail_sys(errno, "memory for the changed file");
+        }
+        written += static_cast<size_t>(put);
+    }
+    return out;
+}
+
+// Where the file really lies: a link to it stays a link.
+Result<std::string> real_file(const std::string& path) {
+    auto real = process::real_path(path);
+    if (!real && real.error().code == Code::missing) {
+        return path;
+    }
+    return real;
+}
+
+Result<std::string> read_memory(int fd) {
+    return process::read_file("/proc/self/fd/" + std::to_string(fd), config::kFileBytesMax);
+}
+
+// To the host's end of the pipe; what doesn't get there is only a reason less.
+int tell(const std::string& text) {
+    ignore(::write(STDERR_FILENO, text.data(), text.size()), "see above");
+    return exit_code::kFailed;
+}
+
+wire::ConfigNews news_of(const std::string& by, const std::optional<wire::ConfigChangeArgs>& what) {
+    if (!what) {
+        return {"config.reloaded", json::Object{{"by", by}}};
+    }
+    json::Value fields(json::Object{{"by", by}});
+    if (json::dump(what->args).size() <= kNewsBytesMax) {
+        for (const json::Member& member : *what->args.object()) {
+            fields.set(member.first, member.second);
+        }
+    }
+    switch (what->verb) {
+        case wire::ConfigVerb::routes_set:
+            return {"routes.changed", std::move(fields)};
+        case wire::ConfigVerb::limits_set:
+            return {"limits.changed", std::move(fields)};
+        case wire::ConfigVerb::instances_set:
+            return {"instances.changed", std::move(fields)};
+        case wire::ConfigVerb::plugins_set:
+            break;
+    }
+    return {"plugins.changed", std::move(fields)};
+}
+
+}  // namespace
+
+ConfigKeeper::ConfigKeeper(Settings& settings, const DataRoot& root, Children& children)
+    : settings_(settings), root_(root), children_(children) {}
+
+void ConfigKeeper::change(int64_t request, wire::ConfigChangeArgs change) {
+    std::string by = change.by;
+    waiting_.push_back({request, std::move(by), std::move(change)});
+    next();
+}
+
+void ConfigKeeper::reload(int64_t request, std::string by) {
+    waiting_.push_back({request, std::move(by), std::nullopt});
+    next();
+}
+
+void ConfigKeeper::next() {
+    while (writing_ == nullptr && !waiting_.empty()) {
+        Task task = std::move(waiting_.front());
+        waiting_.pop_front();
+        if (stopping_) {
+            refuse(task, to_string(Refusal::host_stopping), "the host is stopping");
+        } else if (task.change) {
+            begin_change(std::move(task));
+        } else {
+            do_reload(task);
+        }
+    }
+}
+
+void ConfigKeeper::begin_change(Task task) {
+    const auto refuse_with = [&](const Problem& problem) {
+        refuse(task, problem.code, problem.reason);
+    };
+    const auto draft = draft_of(settings_, *task.change);
+    if (!draft) {
+        return refuse_with(problem_of(draft.error()));
+    }
+    if (same_document(draft->before, draft->after)) {
+        return accept(task, {}, false);
+    }
+    auto next = settings_of(settings_, *draft, root_);
+    if (!next) {
+        return refuse(task, to_string(BusError::storage_unavailable), next.error().text);
+    }
+    if (const auto bad = bad_module(settings_, *next)) {
+        return refuse_with(*bad);
+    }
+    if (const auto bad = first_bad_change(settings_, *next, touched_route(*task.change))) {
+        return refuse(task, to_string(bad->code), bad->reason);
+    }
+    const auto file = real_file(draft->file);
+    auto before = memory_file(draft->before);
+    auto after = memory_file(draft->after);
+    const size_t slash = file ? file->rfind('/') : 0;
+    auto directory = file ? process::open_directory(file->substr(0, std::max<size_t>(slash, 1)))
+                          : tl::unexpected<Error>(file.error());
+    for (const auto* part : {&before, &after, &directory}) {
+        if (!*part) {
+            return refuse(task, to_string(BusError::storage_unavailable), part->error().text);
+        }
+    }
+    auto writing = std::make_unique<Writing>();
+    writing->result.changed = true;
+    writing->result.warnings = newly_refused(settings_, *next);
+    writing->settings = std::move(*next);
+    writing->file = draft->file;
+    writing->task = std::move(task);
+    process::SpawnSpec spec;
+    spec.path = "/proc/self/exe";
+    spec.argv = {"mosaic-host", kWriteConfig, file->substr(slash + 1)};
+    spec.env = {"LANG=C.UTF-8"};
+    spec.descriptors = {{directory->get(), 3}, {before->get(), 4}, {after->get(), 5}};
+    std::vector<UniqueFd> keep;
+    keep.push_back(std::move(*directory));
+    keep.push_back(std::move(*before));
+    keep.push_back(std::move(*after));
+    writing->job = children_.run(std::move(spec), std::move(keep), kWriteTakes);
+    writing_ = std::move(writing);
+}
+
+bool ConfigKeeper::settle(const ChildResult& result) {
+    if (writing_ == nullptr || result.job != writing_->job) {
+        return false;
+    }
+    const auto done = std::exchange(writing_, nullptr);
+    const bool exited = result.started && !result.timed_out && result.exit.signal == 0;
+    if (exited && result.exit.exit_code == exit_code::kFine) {
+        settings_ = std::move(done->settings);
+        accept(done->task, std::move(done->result), true);
+    } else if (exited && result.exit.exit_code == kChanged) {
+        refuse(done->task,
+               to_string(BusError::config_changed),
+               done->file +
+                   " is another one on disk than the host read; read it anew (mosaic reload) and "
+                   "ask again");
+    } else {
+        const std::string why = !result.started         ? errno_text(result.sys)
+                                : result.timed_out      ? "it took longer than 10 s"
+                                : result.output.empty() ? "its child ended badly"
+                                                        : result.output;
+        refuse(done->task,
+               to_string(BusError::storage_unavailable),
+               done->file + " can't be written: " + why);
+    }
+    next();
+    return true;
+}
+
+void ConfigKeeper::do_reload(const Task& task) {
+    auto fresh = read_settings(settings_.source);
+    if (!fresh) {
+        return refuse(task, to_string(BusError::config_invalid), fresh.error().text);
+    }
+    if (fresh->business.id != settings_.business.id) {
+        return refuse(task,
+                      to_string(BusError::config_invalid),
+                      fresh->business.file + ": /id: expected \"" + settings_.business.id +
+                          "\", whose host this is, found \"" + fresh->business.id + "\"");
+    }
+    if (const auto staged = stage_modules(*fresh, root_); !staged) {
+        return refuse(task, to_string(BusError::storage_unavailable), staged.error().text);
+    }
+    resolve_places(*fresh, root_);
+    wire::ConfigChangeResult result;
+    result.changed = fresh->system_text != settings_.system_text ||
+                     fresh->business_text != settings_.business_text ||
+                     fresh->modules != settings_.modules;
+    for (const auto& [name, problem] : fresh->modules.problems) {
+        result.warnings.push_back("harness module " + name + " can't be used: " + problem);
+    }
+    for (std::string& refused : newly_refused(settings_, *fresh)) {
+        result.warnings.push_back(std::move(refused));
+    }
+    const auto data_root = [](const Settings& settings) {
+        return config::data_root_of(settings.system, settings.source.data, settings.business.id);
+    };
+    if (data_root(*fresh) != data_root(settings_)) {
+        result.warnings.emplace_back("dataRoot is another; it counts from the next start on");
+    }
+    settings_ = std::move(*fresh);
+    accept(task, std::move(result), true);
+}
+
+void ConfigKeeper::refuse(const Task& task, std::string_view code, std::string reason) {
+    Outcome out;
+    out.request = task.request;
+    out.by = task.by;
+    out.by_session = task.change && task.change->by_session;
+    out.code = code;
+    out.reason = std::move(reason);
+    outcomes_.push_back(std::move(out));
+}
+
+void ConfigKeeper::accept(const Task& task, wire::ConfigChangeResult result, bool replaced) {
+    Outcome out;
+    out.request = task.request;
+    out.by = task.by;
+    out.by_session = task.change && task.change->by_session;
+    out.replaced = replaced;
+    out.business_only = task.change && task.change->verb != wire::ConfigVerb::plugins_set;
+    out.news = news_of(task.by, task.change);
+    out.result = std::move(result);
+    outcomes_.push_back(std::move(out));
+}
+
+std::optional<ConfigKeeper::Outcome> ConfigKeeper::take_outcome() {
+    if (outcomes_.empty()) {
+        return std::nullopt;
+    }
+    Outcome out = std::move(outcomes_.front());
+    outcomes_.pop_front();
+    return out;
+}
+
+void ConfigKeeper::give_up() {
+    stopping_ = true;
+    next();
+}
+
+int write_config(const std::string& name) {
+    const auto before = read_memory(4);
+    const auto after = read_memory(5);
+    if (!before || !after) {
+        return tell((before ? after : before).error().text);
+    }
+    const auto written = process::rewrite_file(3, name, *before, *after);
+    if (!written) {
+        return tell(written.error().text);
+    }
+    return *written ? exit_code::kFine : kChanged;
+}
+
+}  // namespace mosaic::host

@@ -1,0 +1,57 @@
+// What the host does with its configuration while it runs.
+
+#include "host/host.h"
+#include "host/log.h"
+#include "host/routes.h"
+#include "wire/limits.h"
+
+namespace mosaic::host {
+
+void Host::on_routes(int64_t request) {
+    wire::Reply reply = wire::reply_ok(request, routes_now(settings_, *runs_).to_value());
+    if (wire::encode(reply).size() > limits::kFrameBytesMax) {
+        reply = wire::reply_error(request,
+                                  to_string(BusError::too_large),
+                                  "the business has too many roles to tell of in one answer");
+    }
+    broker_->reply(reply);
+}
+
+void Host::take_config() {
+    while (auto outcome = config_->take_outcome()) {
+        if (outcome->replaced) {
+            on_new_settings(*outcome);
+        }
+        if (outcome->result) {
+            for (const std::string& warning : outcome->result->warnings) {
+                log_line("warning: " + warning);
+            }
+            log_line(outcome->news.event + " by " + outcome->by +
+                     (outcome->replaced ? "" : ": nothing is another value"));
+            broker_->reply(wire::reply_ok(outcome->request, outcome->result->to_value()));
+            continue;
+        }
+        log_line("the configuration stays as it is, " + outcome->by +
+                 " is refused: " + outcome->code + " (" + outcome->reason + ")");
+        // A session learns the code of a refusal; paths and variables of the host are the human's.
+        const bool hide = outcome->by_session && refusal_from(outcome->code);
+        broker_->reply(wire::reply_error(
+            outcome->request, outcome->code, hide ? std::string() : outcome->reason));
+    }
+}
+
+void Host::on_new_settings(const ConfigKeeper::Outcome& outcome) {
+    wire::BrokerConfig config = broker_config(settings_);
+    config.news = outcome.news;
+    // Before the reply to who asked, on the same stream: the event is there when the reply is.
+    broker_->set_config(std::move(config));
+    if (outcome.business_only) {
+        return;
+    }
+    runs_->set_limits(settings_.system.limits);
+    probe_->forget();
+    ignore(probe_->ask(false), "tried now, so that the next launch needn't wait");
+    consider_waiting(false);
+}
+
+}  // namespace mosaic::host

@@ -3,7 +3,6 @@
 // Started by the host with inherited descriptors, never by a person. Ends with the host.
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 
 #include "broker/server.h"
 #include "broker/store.h"
+#include "process/descriptors.h"
 #include "wire/codes.h"
 
 namespace mosaic::broker {
@@ -94,14 +94,6 @@ Result<UniqueFd> prepare_signals() {
     return fd;
 }
 
-void raise_open_files() {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int failed(const Error& error, int code) {
     log_line(error.text);
     return code;
@@ -114,7 +106,7 @@ int run(int argc, char** argv) {
         return failed({Code::invalid, 0, kUsage}, exit_code::kUsage);
     }
     umask(0077);
-    raise_open_files();
+    process::raise_descriptor_limit();
     Sockets sockets;
     auto control = inherit("--control-fd", options->control_fd, false);
     auto bus = inherit("--bus-fd", options->bus_fd, true);

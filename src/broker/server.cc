@@ -103,7 +103,7 @@ int Server::timeout_ms() const {
     if (!ready_.empty() || control_.has_lines) {
         return 0;
     }
-    if (listening_ && !accepting_) {
+    if (bus_pause_.on || admin_pause_.on) {
         const int64_t left = to_us(accept_again_ - monotonic_now()) / 1000 + 1;
         return static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
     }
@@ -147,7 +147,7 @@ Result<void> Server::tick() {
     if (core_.configured() && !listening_) {
         MOSAIC_TRY(listen_now());
     }
-    if (listening_ && !accepting_ && monotonic_now() >= accept_again_) {
+    if ((bus_pause_.on || admin_pause_.on) && monotonic_now() >= accept_again_) {
         MOSAIC_TRY(resume_accepting());
     }
     return {};
@@ -157,25 +157,28 @@ Result<void> Server::listen_now() {
     MOSAIC_TRY(watch(sockets_.bus.get(), kBusToken, EPOLLIN, false));
     MOSAIC_TRY(watch(sockets_.admin.get(), kAdminToken, EPOLLIN, false));
     listening_ = true;
-    accepting_ = true;
     return {};
 }
 
-Result<void> Server::pause_accepting(int sys) {
-    if (accepting_) {
-        log_line("accept: " + errno_text(sys) + "; trying again in 100 ms");
-        MOSAIC_TRY(watch(sockets_.bus.get(), kBusToken, 0, true));
-        MOSAIC_TRY(watch(sockets_.admin.get(), kAdminToken, 0, true));
+Result<void> Server::pause_accepting(bool admin, int sys) {
+    Pause& pause = admin ? admin_pause_ : bus_pause_;
+    if (!std::exchange(pause.told, true)) {
+        log_line("no more connections are accepted now: " + errno_text(sys) +
+                 "; trying again every 100 ms");
     }
-    accepting_ = false;
+    pause.on = true;
     accept_again_ = monotonic_now() + kAcceptPause;
-    return {};
+    return admin ? watch(sockets_.admin.get(), kAdminToken, 0, true)
+                 : watch(sockets_.bus.get(), kBusToken, 0, true);
 }
 
 Result<void> Server::resume_accepting() {
-    MOSAIC_TRY(watch(sockets_.bus.get(), kBusToken, EPOLLIN, true));
-    MOSAIC_TRY(watch(sockets_.admin.get(), kAdminToken, EPOLLIN, true));
-    accepting_ = true;
+    if (std::exchange(bus_pause_.on, false)) {
+        MOSAIC_TRY(watch(sockets_.bus.get(), kBusToken, EPOLLIN, true));
+    }
+    if (std::exchange(admin_pause_.on, false)) {
+        MOSAIC_TRY(watch(sockets_.admin.get(), kAdminToken, EPOLLIN, true));
+    }
     return {};
 }
 
@@ -447,9 +450,7 @@ void Server::close_connection(uint64_t id) {
         by_run_.erase(run);
     }
     connections_.erase(found);
-    if (!accepting_) {
-        accept_again_ = monotonic_now();  // there is a descriptor now
-    }
+    accept_again_ = monotonic_now();  // there is a descriptor now
 }
 
 void Server::say_goodbye() {

@@ -47,12 +47,18 @@ class Server {
         int64_t request = 0;  // its id there
     };
 
+    // A listening socket that isn't accepted from, for want of descriptors.
+    struct Pause {
+        bool on = false;
+        bool told = false;  // since it was last accepted from
+    };
+
     [[nodiscard]] Result<void> start();
     [[nodiscard]] Result<void> tick();
     [[nodiscard]] Result<void> watch(int fd, uint64_t token, uint32_t events, bool known);
     [[nodiscard]] int timeout_ms() const;
     [[nodiscard]] Result<void> listen_now();
-    [[nodiscard]] Result<void> pause_accepting(int sys);
+    [[nodiscard]] Result<void> pause_accepting(bool admin, int sys);
     [[nodiscard]] Result<void> resume_accepting();
 
     // server_accept.cc
@@ -100,7 +106,8 @@ class Server {
     std::string human_;
     size_t humans_ = 0;
     bool listening_ = false;
-    bool accepting_ = false;
+    Pause bus_pause_;
+    Pause admin_pause_;
     Instant accept_again_{};
     bool stopping_ = false;
     bool store_failed_ = false;

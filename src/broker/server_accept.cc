@@ -6,6 +6,8 @@
 #include <cerrno>
 
 #include "broker/server.h"
+#include "process/descriptors.h"
+#include "wire/limits.h"
 
 namespace mosaic::broker {
 namespace {
@@ -34,16 +36,25 @@ void Server::accept_all(bool admin) {
 
 bool Server::accept_one(bool admin) {
     const int listener = admin ? sockets_.admin.get() : sockets_.bus.get();
+    // A run that can't claim is lost, so its connections may use what the human's may not, and the
+    // store's own files come last of all.
+    const size_t reserve =
+        admin ? limits::kDescriptorsInReserve : limits::kDescriptorsKeptFromRunners;
+    if (!process::descriptors_left(listener, reserve)) {
+        ignore(pause_accepting(admin, EMFILE), "epoll_ctl on a descriptor that is watched");
+        return false;
+    }
     UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
         if (errno == EINTR || errno == ECONNABORTED) {
             return true;
         }
         if (errno != EAGAIN) {
-            ignore(pause_accepting(errno), "epoll_ctl on a descriptor that is watched");
+            ignore(pause_accepting(admin, errno), "epoll_ctl on a descriptor that is watched");
         }
         return false;
     }
+    (admin ? admin_pause_ : bus_pause_).told = false;
     if (admin) {
         admit_human(std::move(fd));
     } else {

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/secret.h"
+#include "wire/limits.h"
+#include "wire/messages.h"
 
 namespace mosaic::host {
 
@@ -32,6 +34,11 @@ void Clients::add(UniqueFd socket, SlotRef run) {
         }
     }
     if (free == limits::kLaunchClientsMax) {
+        // The answer to whatever it asks first. It fits into any socket's buffer.
+        const std::string busy = wire::encode_launch_refusal(Refusal::busy, "", "");
+        const ssize_t sent =
+            ::send(socket.get(), busy.data(), busy.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        ignore(sent, "a peer that has gone hears nothing");
         return;
     }
     if (free == clients_.size()) {

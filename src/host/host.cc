@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "host/log.h"
+#include "process/descriptors.h"
 #include "process/peer.h"
 #include "process/proc.h"
 #include "registry/layout.h"
@@ -282,18 +283,28 @@ void Host::on_signal() {
 
 void Host::accept_more() {
     const bool serving = state_ == State::serving;
-    if (serving && launch_socket_.valid() && accept_op_.idle() && !accept_paused_) {
-        loop_.ring->accept(accept_op_, launch_socket_.get());
+    if (!serving || !launch_socket_.valid() || !accept_op_.idle() || accept_paused_) {
+        return;
     }
+    // The last descriptors are for launches and ends: who calls now waits in the socket's queue.
+    if (!process::descriptors_left(launch_socket_.get(), limits::kDescriptorsInReserve)) {
+        pause_accepting();
+        return;
+    }
+    loop_.ring->accept(accept_op_, launch_socket_.get());
+}
+
+void Host::pause_accepting() {
+    constexpr Duration kPause = milliseconds(100);
+    accept_paused_ = true;
+    loop_.set_timer(TimerKind::accept_retry, 0, 0, kPause);
 }
 
 void Host::on_accept() {
-    constexpr Duration kPause = milliseconds(100);
     const int result = accept_op_.result();
     if (result < 0) {
         if (result == -EMFILE || result == -ENFILE || result == -ENOBUFS || result == -ENOMEM) {
-            accept_paused_ = true;
-            loop_.set_timer(TimerKind::accept_retry, 0, 0, kPause);
+            pause_accepting();
         }
         accept_more();
         return;

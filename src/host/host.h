@@ -56,6 +56,7 @@ class Host {
     void on_signal();
     void on_accept();
     void accept_more();
+    void pause_accepting();
 
     void take_news();
     void on_ready(const BrokerNews& news);

@@ -1,7 +1,6 @@
 // mosaic-host: the service of one business.
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "host/host.h"
 #include "host/log.h"
 #include "host/privileges.h"
+#include "process/descriptors.h"
 #include "process/files.h"
 #include "process/proc.h"
 #include "process/spawn.h"
@@ -52,15 +52,6 @@ void tidy_descriptors() {
 void set_dispositions() {
     std::signal(SIGCHLD, SIG_DFL);  // NOLINT(cert-err33-c): both can't fail
     std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c)
-}
-
-// TRAP-17: before the first accept. Each live session costs some descriptors.
-void raise_descriptor_limit() {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        ::setrlimit(RLIMIT_NOFILE, &limit);
-    }
 }
 
 Result<registry::SessionsFile> read_left(const DataRoot& root, const std::string& business) {
@@ -186,7 +177,7 @@ int main_with(int argc, char** argv) {
     if (const auto left = process::leave_session_keyring(); !left) {
         log_line("warning: " + left.error().text);
     }
-    raise_descriptor_limit();
+    process::raise_descriptor_limit();  // TRAP-17: before the first accept
     return serve(arguments);
 }
 

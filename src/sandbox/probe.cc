@@ -44,6 +44,9 @@ constexpr const char* kNoSeccomp =
     "this kernel has no seccomp filters: one with CONFIG_SECCOMP_FILTER is needed";
 constexpr const char* kProcesses =
     "too many processes: raise the user's limit (ulimit -u, or TasksMax of the service)";
+constexpr const char* kFiles =
+    "too many open files: raise the limit (ulimit -n, or LimitNOFILE of the service)";
+constexpr const char* kMemory = "too little memory is free";
 constexpr const char* kRamfsRoot =
     "the root file system is the initial RAM disk, which can't be pivoted from: switch to a real "
     "one";
@@ -134,8 +137,15 @@ Unavailable explain_exec(const std::string& bwrap, int sys) {
     if (sys == ENOENT || sys == ENOTDIR) {
         return Unavailable{bwrap + " is missing", kInstall};
     }
-    return Unavailable{bwrap + " failed: " + errno_text(sys),
-                       sys == EAGAIN ? kProcesses : kInstall};
+    const char* remedy = kInstall;
+    if (sys == EAGAIN) {
+        remedy = kProcesses;
+    } else if (sys == EMFILE || sys == ENFILE) {
+        remedy = kFiles;
+    } else if (sys == ENOMEM) {
+        remedy = kMemory;
+    }
+    return Unavailable{bwrap + " failed: " + errno_text(sys), remedy};
 }
 
 Unavailable explain(const std::string& bwrap,

@@ -22,6 +22,10 @@ constexpr size_t kBusOutstandingMax = 64;
 
 constexpr size_t kToolClientsMax = 16;
 constexpr size_t kLaunchClientsMax = 256;
+// Open files that host and broker keep from their peers' connections, so that launches, claims and
+// ends go on; or a quarter of their limit where that is less. The human's connections stop first.
+constexpr size_t kDescriptorsInReserve = 128;
+constexpr size_t kDescriptorsKeptFromRunners = kDescriptorsInReserve / 8;
 
 // A message's body and a turn's reply; both fit a frame even when every byte is escaped as \u00xx.
 constexpr size_t kMessageBodyBytesMax = size_t{160} * 1024;

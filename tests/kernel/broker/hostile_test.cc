@@ -3,12 +3,15 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "fixture.h"
 
@@ -36,7 +39,108 @@ bool write_until_stuck(int fd, const std::string& bytes, size_t bytes_max) {
     return false;
 }
 
+// Open files of a process.
+size_t descriptors_of(pid_t pid) {
+    const auto list = std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd");
+    return static_cast<size_t>(std::distance(begin(list), end(list)));
+}
+
 }  // namespace
+
+TEST_CASE("ten thousand strangers at the socket leave nothing behind and delay nobody for good") {
+    // Each is closed before a byte of it is read, so holding them all costs the stranger alone; its
+    // own limit of open files says how many it can hold at once.
+    constexpr size_t kStrangers = 10'000;
+    rlimit limit{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const size_t held_max = std::min<size_t>(limit.rlim_cur / 2, kStrangers);
+    World world;
+    world.start_configured();
+    const auto human = world.admin();
+    REQUIRE(human->ask("sessions", kNothing).ok);
+    const size_t before = descriptors_of(world.broker());
+    std::vector<UniqueFd> held(held_max);
+    for (size_t i = 0; i < kStrangers; ++i) {
+        held[i % held_max] = connect_to(world.bus_path);
+        REQUIRE(held[i % held_max].valid());
+    }
+    const auto session = world.session({"coder", ""}, kCoderRun);
+    CHECK(session.ask("message.receive", kNothing).ok);
+    CHECK(descriptors_of(world.broker()) == before + 1);
+}
+
+TEST_CASE("a session that calls the human's verbs is told so and loses nothing") {
+    World world;
+    world.start_configured();
+    const auto session = world.session({"pm", ""}, kPmRun);
+    for (const char* verb :
+         {"launches.allow", "launches.revoke", "decide", "sessions", "events", "stop", "launch"}) {
+        CAPTURE(verb);
+        const auto reply = session.ask(verb, kNothing);
+        CHECK_FALSE(reply.ok);
+        CHECK((reply.error == "not-human" || reply.error == "unknown-verb"));
+    }
+    CHECK(session.ask("message.receive", kNothing).ok);
+}
+
+TEST_CASE("without descriptors to spare humans wait and runs are bound and claim and end") {
+    World world;
+    world.start_configured();
+    // A quarter is kept from the human's connections, 16 from the runners'.
+    constexpr rlimit kFew = {80, 80};
+    REQUIRE(prlimit(world.broker(), RLIMIT_NOFILE, &kFew, nullptr) == 0);
+    std::vector<std::unique_ptr<Line>> humans;
+    for (size_t i = 0; i < limits::kAdminClientsMax; ++i) {
+        humans.push_back(world.admin());
+    }
+    const int64_t id = humans.back()->post("sessions", kNothing);
+    REQUIRE(humans.front()->ask("sessions", kNothing).ok);
+    const auto session = world.session({"coder", ""}, kCoderRun);
+    CHECK(session.ask("message.receive", kNothing).ok);
+    wire::EndLaunchArgs end;
+    end.seat = session.seat;
+    end.run = session.run;
+    end.process = session.runner->identity();
+    CHECK(world.host->ask("endLaunch", end.to_value()).ok);
+    pollfd early{humans.back()->fd(), POLLIN, 0};
+    CHECK(poll(&early, 1, 0) == 0);
+    // Some go, and those who wait are served.
+    humans.erase(humans.begin(), humans.begin() + 30);
+    CHECK(humans.back()->wait_reply(id).ok);
+    const auto ended = world.stop();
+    CHECK(ended.code == 0);
+    // Said once and not every 100 ms.
+    const std::string told = "no more connections are accepted now";
+    CHECK(ended.log.find(told) != std::string::npos);
+    CHECK(ended.log.find(told) == ended.log.rfind(told));
+}
+
+TEST_CASE("beside a session that floods another's claim and message come in a few turns") {
+    World world;
+    world.start_configured();
+    const auto flooder = world.session({"coder", ""}, kCoderRun);
+    Runner runner;
+    const std::string cap = world.bind(runner, {"pm", ""}, kPmRun);
+    Line other(runner.connect(world.bus_path));
+    constexpr int64_t kFlood = 500;
+    std::string flood;
+    for (int64_t id = 1; id <= kFlood; ++id) {
+        flood += wire::encode(
+            wire::Request{id, "message.send", flooder.cap, letter({"pm", ""}, "x").to_value()});
+    }
+    // Held still, the broker finds the whole flood first.
+    world.send_signal(SIGSTOP);
+    const ssize_t queued =
+        send(flooder.line->fd(), flood.data(), flood.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    REQUIRE(queued == static_cast<ssize_t>(flood.size()));
+    const int64_t claim = other.post("role.claim", wire::ClaimArgs{kPmRun}.to_value(), cap);
+    const int64_t sent = other.post("message.send", letter({"coder", ""}, "hello").to_value(), cap);
+    world.send_signal(SIGCONT);
+    REQUIRE(other.wait_reply(claim).ok);
+    const std::string id = text_of(other.wait_reply(sent).result, "id");
+    // Messages are numbered as they are served: so few of the flood came before it.
+    CHECK(std::stoll(id.substr(1)) <= 6 * static_cast<int64_t>(limits::kTurnLinesPerConnectionMax));
+}
 
 TEST_CASE("a line without an end is answered too-large and closed, others are served") {
     World world;

@@ -477,7 +477,7 @@ TEST_CASE("a slot that is used again gets no answer of its earlier life") {
     }
 }
 
-TEST_CASE("past the limit of connections a new one is closed at once") {
+TEST_CASE("past the limit of connections a new one is told that the host is busy and closed") {
     Talking rig;
     if (!rig.ok()) {
         return;
@@ -487,6 +487,11 @@ TEST_CASE("past the limit of connections a new one is closed at once") {
         clients.push_back(rig.connect({i, 1}));
     }
     const UniqueFd more = rig.connect({limits::kLaunchClientsMax, 1});
+    std::array<char, 256> told{};
+    const ssize_t size = ::recv(more.get(), told.data(), told.size(), MSG_DONTWAIT);
+    REQUIRE(size > 0);
+    CHECK(std::string_view(told.data(), static_cast<size_t>(size)) ==
+          wire::encode_launch_refusal(Refusal::busy, "", ""));
     CHECK(rig.closes(more.get()));
     CHECK(rig.clients->open_connections() == limits::kLaunchClientsMax);
     // One goes, one may come.

@@ -91,6 +91,12 @@ TEST_CASE("a bubblewrap that can't be executed is missing, or says why") {
     CHECK(explain_exec("/opt/bwrap", EACCES).reason == "/opt/bwrap failed: Permission denied");
     CHECK(explain_exec("/opt/bwrap", ENOENT).remedy.find("apt install bubblewrap") !=
           std::string::npos);
+    // What the machine lacks for a moment isn't a missing program.
+    for (const int sys : {EMFILE, ENFILE, ENOMEM, EAGAIN}) {
+        CAPTURE(sys);
+        CHECK(explain_exec("/opt/bwrap", sys).remedy.find("install") == std::string::npos);
+        CHECK_FALSE(explain_exec("/opt/bwrap", sys).remedy.empty());
+    }
 }
 
 TEST_CASE("a program's identity changes with its file") {

@@ -16,6 +16,7 @@
 
 #include "runner/bus.h"
 #include "runner/capability.h"
+#include "runner/idle_memory.h"
 #include "runner/landlock.h"
 #include "runner/launch_link.h"
 #include "runner/log.h"
@@ -34,6 +35,8 @@ namespace {
 constexpr Duration kRelease = seconds(1);
 // Past the grace of a turn, for what is being killed to be gone.
 constexpr Duration kStopSlack = seconds(2);
+// From the last turn, or the claim, until nothing more is expected to come right away.
+constexpr Duration kIdleAfter = seconds(1);
 // Zombies taken in one round, so that a flood of them keeps nothing else waiting.
 constexpr int kReapsPerRound = 256;
 
@@ -78,6 +81,7 @@ class Session {
     std::optional<Turn> turn_;
     PollSet polls_;
     bool prepared_ = false;
+    std::optional<Instant> idle_at_;  // when what the last work touched is given back
     bool reap_more_ = false;
     bool stopping_ = false;
     Instant stop_until_;
@@ -144,6 +148,9 @@ std::optional<Instant> Session::deadline() const {
     }
     if (stopping_) {
         return earlier(earlier(first, stop_until_), release_until_);
+    }
+    if (!turn_) {
+        first = earlier(first, idle_at_);
     }
     return earlier(first, mailbox_.deadline());
 }
@@ -214,6 +221,7 @@ void Session::move_on(Instant now) {
     if (bus_.claims() > 0 && !prepared_) {
         print_line("claimed by run " + loaded_.session.run);
         prepare_turns();
+        idle_at_ = now + kIdleAfter;
     }
     if (stopping_) {
         move_stop_on(now);
@@ -234,9 +242,14 @@ void Session::move_on(Instant now) {
     if (turn_ && turn_->phase() == Turn::Phase::done) {
         mailbox_.finished(turn_->take_reply());
         turn_.reset();
+        idle_at_ = now + kIdleAfter;
     }
     if (prepared_) {
         mailbox_.work(now);
+    }
+    if (!turn_ && idle_at_ && now >= *idle_at_) {
+        idle_at_.reset();
+        give_back_memory();
     }
     if (!turn_) {
         if (auto next = mailbox_.take_next()) {

@@ -102,6 +102,24 @@ bool Leftovers::is_taken(const Seat& seat) const {
     });
 }
 
+int64_t Leftovers::count(const std::string& provider, const std::string& model) const {
+    return std::count_if(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
+        const bool matches = l.model.empty() || (l.provider == provider && l.model == model);
+        return l.state.phase != LeftoverPhase::over && matches;
+    });
+}
+
+bool Leftovers::knows(const std::string& run) const {
+    return std::any_of(
+        leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) { return l.run == run; });
+}
+
+bool Leftovers::holds(const std::string& run) const {
+    return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
+        return l.run == run && l.state.phase != LeftoverPhase::over;
+    });
+}
+
 LeftoverEvent end_event(bool first, bool logged) {
     return !first && logged ? LeftoverEvent::ended_before : LeftoverEvent::ended;
 }

@@ -53,6 +53,12 @@ class Leftovers {
     [[nodiscard]] bool may_launch() const;
     [[nodiscard]] bool over() const;
     [[nodiscard]] bool is_taken(const Seat& seat) const;
+    // Those of this model that aren't over. One of which nobody knows the model counts for all.
+    [[nodiscard]] int64_t count(const std::string& provider, const std::string& model) const;
+    // The run was found among what is left.
+    [[nodiscard]] bool knows(const std::string& run) const;
+    // ... and isn't over.
+    [[nodiscard]] bool holds(const std::string& run) const;
 
     [[nodiscard]] const Leftover& operator[](uint32_t index) const { return leftovers_[index]; }
 

@@ -105,3 +105,19 @@ TEST_CASE("an end that was recorded before has a second line only when the first
     CHECK(end_event(false, false) == LeftoverEvent::ended);
     CHECK(end_event(false, true) == LeftoverEvent::ended_before);
 }
+
+TEST_CASE("a leftover counts for its model until it is over and one of no known model for all") {
+    Leftovers all;
+    all.add_entry(entry_of(kRun, "coder"), false);
+    all.add_bound(bound_of("r00000000000b", "pm"));
+    static_cast<void>(all.begin(0, true));
+    static_cast<void>(all.begin(1, false));
+    CHECK(all.count("anthropic", "m1") == 2);
+    CHECK(all.count("anthropic", "m2") == 1);
+    static_cast<void>(all.step(1, LeftoverEvent::ended));
+    CHECK(all.count("anthropic", "m2") == 0);
+    CHECK(all.knows("r00000000000b"));
+    CHECK(!all.holds("r00000000000b"));
+    CHECK(all.holds(kRun));
+    CHECK(!all.knows("r00000000000c"));
+}

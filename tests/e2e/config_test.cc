@@ -340,7 +340,10 @@ TEST_CASE("routes tells what each launch would take now and how much of a model 
     }
     world.set_var("tester", "harness", "pi");
     world.start();
-    world.launch("coder");
+    const std::string run = text(world.launch("coder"), "run");
+    const json::Value manifest = file(world.run_directory(run) + "/bundle/manifest.json");
+    CHECK(text(*manifest.find("route"), "model") == "other");
+    CHECK_CONTAINS(text(manifest, "routeReason"), "fallback: no session credential");
     const Finished done = world.mosaic({"routes", "--json"});
     REQUIRE_MESSAGE(done.exit.code == 0, done.err);
     const json::Value routes = done.json();
@@ -522,4 +525,74 @@ TEST_CASE("the manifest names the version of the very program that is bound") {
     std::filesystem::create_symlink(bin + "/dumb", link);
     CHECK(version() == "null");
     CHECK_CONTAINS(world.host_log(), "the version of " + bin + "/dumb is unknown");
+}
+
+TEST_CASE("a program that an updater replaces and deletes stays what a live session runs") {
+    World world;
+    add_picky(world);
+    write_text(world.root + "/modules/picky/adapter.sh", "exec \"$MOSAIC_PROGRAM\"\n");
+    auto module = file(world.root + "/modules/picky/harness.json");
+    module.find("program")->set("versionArgs", strings({"--version"}));
+    write_text(world.root + "/modules/picky/harness.json", json::dump(module));
+    const std::string bin = world.root + "/bin";
+    write_text(bin + "/1.0", "#!/bin/sh\necho 1.0.0\n", 0755);
+    write_text(bin + "/2.0", "#!/bin/sh\necho 2.0.0\n", 0755);
+    const std::string link = bin + "/picky";
+    std::filesystem::create_symlink("1.0", link);
+    json::Array models = *world.launch_block().find("models")->array();
+    models.push_back(object({{"provider", "open"}, {"model", kModel}, {"max", 4}}));
+    world.launch_block().set("models", models);
+    for (const char* name : {"coder", "reviewer", "tester"}) {
+        world.set_var(name, "harness", "picky");
+        world.set_var(name, "provider", "open");
+    }
+    StartOptions options;
+    options.more_env = {{"PICKY_PROGRAM", link}};
+    world.start(options);
+    const auto version_of = [&](const char* instance) {
+        const std::string run = text(world.launch(instance), "run");
+        return text(file(world.run_directory(run) + "/bundle/manifest.json"), "harnessVersion");
+    };
+    CHECK(version_of("coder") == "1.0.0");
+    CHECK(trim(world.ask("coder", "go")) == "1.0.0");
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink("2.0", link);
+    std::filesystem::remove(bin + "/1.0");
+    CHECK(trim(world.ask("coder", "go")) == "1.0.0");
+    CHECK(version_of("reviewer") == "2.0.0");
+    CHECK(trim(world.ask("reviewer", "go")) == "2.0.0");
+    // In the middle of an update.
+    std::filesystem::remove(link);
+    CHECK(world.launch_refused("tester") == "harness-missing");
+    CHECK_CONTAINS(world.refusal_message, link + " (PICKY_PROGRAM): No such file or directory");
+    std::filesystem::create_symlink("picky", link);
+    CHECK(world.launch_refused("tester") == "harness-missing");
+    CHECK_CONTAINS(world.refusal_message, "Too many levels of symbolic links");
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink("2.0", link);
+    REQUIRE(::chmod((bin + "/2.0").c_str(), 0644) == 0);
+    CHECK(world.launch_refused("tester") == "harness-missing");
+    CHECK_CONTAINS(world.refusal_message, "Permission denied");
+    CHECK(trim(world.ask("coder", "go")) == "1.0.0");
+}
+
+TEST_CASE("proxy and certificate variables that are passed on reach sessions with their file") {
+    World world;
+    const std::string certificates = world.root + "/corp/ca.pem";
+    write_text(certificates, "stand-in certificates");
+    world.system.set(
+        "sandbox",
+        object({{"passEnv", strings({"HTTPS_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS"})}}));
+    StartOptions options;
+    options.more_env = {{"HTTPS_PROXY", "http://proxy.example:3128"},
+                        {"NO_PROXY", "localhost"},
+                        {"NODE_EXTRA_CA_CERTS", certificates}};
+    world.start(options);
+    world.launch("coder");
+    CHECK(trim(world.ask("coder",
+                         "echo $HTTPS_PROXY $NO_PROXY; cat \"$NODE_EXTRA_CA_CERTS\"; "
+                         "echo x 2>/dev/null >>\"$NODE_EXTRA_CA_CERTS\" || echo ' read-only'")) ==
+          "http://proxy.example:3128 localhost\nstand-in certificates read-only");
+    CHECK(read_text(certificates) == "stand-in certificates");
+    CHECK_MESSAGE(!contains(world.host_log(), "sessions don't get it"), world.host_log());
 }

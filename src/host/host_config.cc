@@ -45,7 +45,7 @@ void Host::on_new_settings(const ConfigKeeper::Outcome& outcome) {
     config.news = outcome.news;
     // Before the reply to who asked, on the same stream: the event is there when the reply is.
     broker_->set_config(std::move(config));
-    if (outcome.business_only) {
+    if (outcome.business_only || state_ >= State::stopping) {
         return;
     }
     runs_->set_limits(settings_.system.limits);

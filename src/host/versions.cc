@@ -70,7 +70,7 @@ Versions::Entry* Versions::find(const sandbox::FileIdentity& file) {
 }
 
 std::optional<std::string> Versions::of(const harness::ChosenRoute& route) {
-    if (harness::version_command(route).empty()) {
+    if (stopping_ || harness::version_command(route).empty()) {
         return "";
     }
     const auto file = sandbox::identity_of(route.program->real);
@@ -136,6 +136,7 @@ void Versions::warm_up() {
 }
 
 void Versions::give_up() {
+    stopping_ = true;
     for (const Entry& entry : entries_) {
         if (entry.job != 0) {
             children_.end(entry.job);

@@ -28,7 +28,7 @@ class Versions {
     // known to work.
     void warm_up();
 
-    // The host stops: what is under way is ended.
+    // The host stops: what is under way is ended, and nothing is asked any more.
     void give_up();
 
     // Takes the result when it is one of its own: a version is known that wasn't.
@@ -51,6 +51,7 @@ class Versions {
     Children& children_;
     const Settings& settings_;
     std::deque<Entry> entries_;  // the oldest first
+    bool stopping_ = false;
 };
 
 }  // namespace mosaic::host

@@ -399,6 +399,47 @@ TEST_CASE("a broker that won't start at all is said to be fatal") {
     }
 }
 
+TEST_CASE("a changed configuration goes out at once and its event until a broker has it") {
+    BrokerRig rig;
+    if (!rig.ok()) {
+        return;
+    }
+    const StderrCapture said;
+    rig.broker->start();
+    rig.accept_broker();
+    const wire::Request first = rig.next_request("config");
+    auto config = *wire::BrokerConfig::from(first.args);
+    CHECK_FALSE(config.news.has_value());
+    rig.say(wire::reply_ok(first.id, empty_object()));
+    rig.say(wire::reply_ok(rig.next_request("bound").id, wire::BoundResult{}.to_value()));
+    rig.run_until([&] { return rig.broker->ready(); });
+
+    config.human = "taylor";
+    config.news = wire::ConfigNews{"routes.changed", json::Object{{"by", "jordan"}}};
+    rig.broker->set_config(config);
+    CHECK(*wire::BrokerConfig::from(rig.next_request("config").args) == config);
+    // It dies before it answers: the next one is to record the event.
+    rig.exit_with(1);
+    rig.accept_broker();
+    const wire::Request again = rig.next_request("config");
+    CHECK(*wire::BrokerConfig::from(again.args) == config);
+    // Its disk is full: the configuration counts all the same.
+    rig.say(wire::reply_error(again.id, "storage-unavailable", "full"));
+    const wire::Request without = rig.next_request("config");
+    config.news.reset();
+    CHECK(*wire::BrokerConfig::from(without.args) == config);
+    rig.say(wire::reply_ok(without.id, empty_object()));
+    rig.say(wire::reply_ok(rig.next_request("bound").id, wire::BoundResult{}.to_value()));
+    rig.run_until([&] { return rig.broker->ready(); });
+    CHECK(times(said.text(), "the broker can't record routes.changed: full") == 1);
+    // One that is ready is only told, and asked nothing anew.
+    rig.broker->set_config(config);
+    rig.say(wire::reply_ok(rig.next_request("config").id, empty_object()));
+    rig.broker->refuse({{"coder", ""}, "no-route", "x", "pm"});
+    CHECK(rig.next_request("refuse").verb == "refuse");
+    CHECK(rig.broker->ready());
+}
+
 TEST_CASE("a broker's exit by another code is not fatal") {
     BrokerRig rig;
     if (!rig.ok()) {
@@ -437,7 +478,7 @@ TEST_CASE("the broker's own requests are news, and wrong ones are answered as su
     ask(2, "released", wire::RunArgs{kRunName}.to_value());
     CHECK(rig.next_news(Kind::released).run == kRunName);
     CHECK(rig.next_reply().ok);
-    for (const char* verb : {"claimed", "released", "launch", "stop"}) {
+    for (const char* verb : {"claimed", "released", "launch", "stop", "configChange"}) {
         ask(3, verb, json::Value(json::Object{{"nonsense", 1}}));
         reply = rig.next_reply();
         CHECK(reply.id == 3);
@@ -460,6 +501,17 @@ TEST_CASE("the broker's own requests are news, and wrong ones are answered as su
     ask(6, "stop", stop.to_value());
     const BrokerNews stopping = rig.next_news(Kind::stop);
     CHECK(stopping.stop == stop);
+    const wire::ConfigChangeArgs change{
+        wire::ConfigVerb::instances_set, "pm", true, wire::InstancesSetArgs{{"coder"}}.to_value()};
+    ask(7, "configChange", change.to_value());
+    const BrokerNews changing = rig.next_news(Kind::change);
+    CHECK(changing.change == change);
+    for (const auto& [verb, kind] :
+         {std::pair{"checkRoutes", Kind::routes}, std::pair{"reload", Kind::reload}}) {
+        ask(8, verb, empty_object());
+        rig.broker->reply(wire::reply_ok(rig.next_news(kind).request_id, empty_object()));
+        CHECK(rig.next_reply().id == 8);
+    }
     // Answered the other way round; each reply has the id that its request had.
     rig.broker->reply(wire::reply_ok(stopping.request_id, empty_object()));
     CHECK(rig.next_reply().id == 6);

@@ -1,22 +1,13 @@
 #include "cli/command.h"
 
+#include <algorithm>
+
 #include "cli/output.h"
 #include "registry/layout.h"
 #include "wire/codes.h"
 
 namespace mosaic::cli {
 namespace {
-
-void print_failure(const Context& context, std::string_view code, std::string_view message) {
-    if (!context.options.json) {
-        return;
-    }
-    json::Value out;
-    out.set("ok", false);
-    out.set("error", code);
-    out.set("message", message);
-    ignore(print_json(out), "the exit code says it too");
-}
 
 int exit_code_of(Verb verb, std::string_view code) {
     if (verb == Verb::launch && refusal_from(code)) {
@@ -52,26 +43,54 @@ std::string_view code_of(const Error& error) {
 
 }  // namespace
 
+void print_failure(std::string_view code, std::string_view message) {
+    json::Value out;
+    out.set("ok", false);
+    out.set("error", code);
+    out.set("message", message);
+    ignore(print_json(out), "the exit code says it too");
+}
+
 Result<AdminClient> connect_admin(const Context& context) {
     return AdminClient::connect(registry::admin_socket_path(context.place.data_root));
 }
 
 int report(const Context& context, const Error& error) {
     complain(error.text);
-    print_failure(context, code_of(error), error.text);
+    if (context.options.json) {
+        print_failure(code_of(error), error.text);
+    }
     return error.code == Code::corrupt ? exit_code::kRefused : exit_code::kFailed;
 }
 
 int report(const Context& context, const wire::Reply& reply) {
     complain(reply.message.empty() ? reply.error : reply.error + ": " + reply.message);
-    print_failure(context, reply.error, reply.message);
+    if (context.options.json) {
+        print_failure(reply.error, reply.message);
+    }
     return exit_code_of(context.options.verb, reply.error);
 }
 
 Asked<std::optional<json::Value>> ask_and_wait(const Context& context,
                                                AdminClient& client,
                                                Question question) {
-    auto reply = client.call(question.verb, std::move(question.args), question.within);
+    std::optional<Instant> until;
+    if (question.within) {
+        until = monotonic_now() + *question.within;
+    }
+    auto reply = client.call(question.verb, question.args, question.within);
+    while (question.repeatable && !reply && reply.error().code == Code::unavailable) {
+        // The host keeps the socket while it starts another broker; without a host this fails.
+        auto next = connect_admin(context);
+        if (!next) {
+            return tl::unexpected<int>(report(context, next.error()));
+        }
+        client = std::move(*next);
+        if (until) {
+            question.within = Duration{std::max<int64_t>(0, (*until - monotonic_now()).ns)};
+        }
+        reply = client.call(question.verb, question.args, question.within);
+    }
     if (!reply && reply.error().code == Code::missing) {
         return std::optional<json::Value>();
     }

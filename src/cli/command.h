@@ -53,6 +53,9 @@ constexpr Duration kLaunchWithin = seconds(180);
 // A connection to this place's admin.sock.
 [[nodiscard]] Result<AdminClient> connect_admin(const Context& context);
 
+// {"ok":false,"error":…,"message":…} on standard output: how --json says that something failed.
+void print_failure(std::string_view code, std::string_view message);
+
 // Says what is wrong and returns the exit code that an Error of this kind means.
 int report(const Context& context, const Error& error);
 
@@ -68,6 +71,8 @@ struct Question {
     std::string_view verb;
     json::Value args;
     std::optional<Duration> within = kReplyWithin;  // kNoDeadline: as long as it takes
+    // Asking twice does no harm: when the broker dies over it, it is asked again at the next one.
+    bool repeatable = false;
 };
 
 [[nodiscard]] Asked<json::Value> ask(const Context& context,

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -231,7 +232,19 @@ int run_init(const Context& context) {
         return input ? exit_code::kInvalidInput : exit_code::kRefused;
     }
     const auto done = carry_out(*plan);
-    return done ? finish(print_report(context, *plan, *done)) : report(context, done.error());
+    if (!done) {
+        return report(context, done.error());
+    }
+    const int code = finish(print_report(context, *plan, *done));
+    const std::string business = plan->config_dir + "/businesses/" + plan->business + ".json";
+    const bool kept = std::find(done->kept.begin(), done->kept.end(), business) != done->kept.end();
+    if (kept && !plan->script) {
+        complain(business +
+                 " was there before; its routes stay as they are: change them with "
+                 "`mosaic routes set`");
+        return exit_code::kFailed;
+    }
+    return code;
 }
 
 }  // namespace mosaic::cli

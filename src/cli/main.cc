@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <algorithm>
+
 #include "cli/command.h"
 #include "cli/output.h"
 #include "wire/codes.h"
@@ -77,6 +79,9 @@ int main(int argc, char** argv) {
             return mosaic::cli::finish(mosaic::cli::print(parsed.text));
         }
         mosaic::cli::complain(parsed.text);
+        if (std::find(arguments.begin(), arguments.end(), "--json") != arguments.end()) {
+            mosaic::cli::print_failure("usage", parsed.text);
+        }
         return parsed.exit_code;
     }
     Context context{std::move(*parsed.options), {}, mosaic::config::current_environment()};
@@ -84,6 +89,9 @@ int main(int argc, char** argv) {
         auto place = mosaic::cli::find_place(context.options, context.env);
         if (!place) {
             mosaic::cli::complain(place.error().text);
+            if (context.options.json) {
+                mosaic::cli::print_failure("usage", place.error().text);
+            }
             return place.error().exit_code;
         }
         context.place = std::move(*place);

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/sessions_view.h"
 #include "wire/codes.h"
 #include "wire/limits.h"
 
@@ -38,6 +40,9 @@ Result<std::string> body_of(const Options& options) {
     std::string body = options.body;
     if (options.body == "-") {
         MOSAIC_TRY_ASSIGN(body, read_standard_input());
+    }
+    if (body.empty()) {
+        return fail(Code::invalid, "the message is empty");
     }
     if (body.size() > limits::kMessageBodyBytesMax) {
         return fail(Code::too_large, "a message may have 160 KiB");
@@ -81,8 +86,8 @@ int no_reply(const Context& context, const std::string& id) {
 
 int wait_for_reply(const Context& context, AdminClient& client, const std::string& id) {
     const wire::MessageReceiveArgs args{.wait = true, .in_reply_to = id};
-    const auto answer =
-        ask_and_wait(context, client, {"message.receive", args.to_value(), *context.options.wait});
+    const auto answer = ask_and_wait(
+        context, client, {"message.receive", args.to_value(), *context.options.wait, true});
     if (!answer) {
         return answer.error();
     }
@@ -100,6 +105,22 @@ int wait_for_reply(const Context& context, AdminClient& client, const std::strin
         return finish(print_json(sent_value(id, &*received->message)));
     }
     return finish(print(body_text(received->message->body)));
+}
+
+// A message to a seat that doesn't run is kept, and answered only after its next launch.
+void say_when_nobody_listens(const Context& context) {
+    const Seat seat{context.options.target, context.options.thread};
+    const auto file = read_sessions(context.place.data_root);
+    if (!file) {
+        return;
+    }
+    const bool runs =
+        std::any_of(file->entries.begin(), file->entries.end(), [&](const auto& entry) {
+            return !entry.warm && entry.seat == seat;
+        });
+    if (!runs) {
+        complain("note: " + describe(seat) + " isn't running; the message waits for its launch");
+    }
 }
 
 int print_sent(const Context& context, const std::string& id) {
@@ -128,7 +149,7 @@ Asked<std::optional<wire::Message>> next_message(const Context& context,
                                                  std::optional<Duration> wait) {
     const wire::MessageReceiveArgs args{.wait = wait.has_value(), .in_reply_to = ""};
     const auto answer = ask_and_wait(
-        context, client, {"message.receive", args.to_value(), wait.value_or(kReplyWithin)});
+        context, client, {"message.receive", args.to_value(), wait.value_or(kReplyWithin), true});
     if (!answer) {
         return tl::unexpected<int>(answer.error());
     }
@@ -177,6 +198,7 @@ int run_send(const Context& context) {
     if (id == nullptr || id->string() == nullptr) {
         return report(context, Error{Code::invalid, 0, "message.send: the reply has no id"});
     }
+    say_when_nobody_listens(context);
     return context.options.wait ? wait_for_reply(context, *client, *id->string())
                                 : print_sent(context, *id->string());
 }

@@ -333,18 +333,38 @@ Parsed check_names(const Raw& raw) {
     return {o, exit_code::kFine, ""};
 }
 
+bool is_no_command(const CLI::App& app, const std::string& word) {
+    const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+    return std::none_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
+        return command->get_name() == word;
+    });
+}
+
 }  // namespace
 
 Parsed parse_arguments(const std::vector<std::string>& arguments) {
     Raw raw;
     CLI::App app("The human's commands of mosaic-host.", "mosaic");
     app.require_subcommand(1);
+    // For the help only: it is looked for below.
+    bool version = false;
+    app.add_flag("--version", version, "Print the version");
     add_session_commands(app, raw);
     add_message_commands(app, raw);
     add_record_commands(app, raw);
     add_authority_commands(app, raw);
     add_config_commands(app, raw);
     add_machine_commands(app, raw);
+    const std::string_view first = arguments.empty() ? std::string_view() : arguments.front();
+    if (first == "--version") {
+        raw.options.verb = Verb::version;
+        return {raw.options, exit_code::kFine, ""};
+    }
+    // CLI11 would only say that a subcommand is required.
+    if (!first.empty() && first[0] != '-' && is_no_command(app, arguments[0])) {
+        return wrong(exit_code::kUsage,
+                     "there is no command \"" + arguments[0] + "\"\nRun `mosaic --help`");
+    }
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     // CLI11 reports by exceptions; they end here.
     try {

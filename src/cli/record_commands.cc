@@ -123,7 +123,7 @@ int stream_events(const Context& context, AdminClient& client) {
         const wire::EventsArgs args{.since = since, .follow = context.options.follow};
         const std::optional<Duration> within =
             context.options.follow ? kNoDeadline : std::optional<Duration>(kReplyWithin);
-        const auto answer = ask(context, client, {"events", args.to_value(), within});
+        const auto answer = ask(context, client, {"events", args.to_value(), within, true});
         if (!answer) {
             return answer.error();
         }

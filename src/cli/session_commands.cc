@@ -42,13 +42,32 @@ int print_stop(const Context& context, const json::Value& result) {
     return finish(print("stopped " + one_line(name) + "\n"));
 }
 
+// After a stop of an instance that found nothing: its runs with a thread are seats of their own.
+void name_threads(const Context& context) {
+    const auto file = read_sessions(context.place.data_root);
+    if (!file || !context.options.thread.empty()) {
+        return;
+    }
+    for (const registry::SessionEntry& entry : file->entries) {
+        if (entry.seat.instance == context.options.target && !entry.seat.thread.empty()) {
+            complain(describe(entry.seat) + " runs, as " + entry.run + ": stop it with --thread " +
+                     entry.seat.thread);
+        }
+    }
+}
+
 int stop_without_host(const Context& context, const wire::StopArgs& args) {
     const auto file = read_sessions(context.place.data_root);
     if (!file) {
         return report(context, file.error());
     }
     const auto result = stop_locally(*file, args);
-    return result ? print_stop(context, *result) : report(context, result.error());
+    if (!result) {
+        const int code = report(context, result.error());
+        name_threads(context);
+        return code;
+    }
+    return print_stop(context, *result);
 }
 
 }  // namespace
@@ -82,6 +101,10 @@ int run_ps(const Context& context) {
     }
     const std::vector<SessionView> sessions = view_sessions(*file, process::boot_id());
     if (!context.options.json) {
+        if (!connect_admin(context)) {
+            complain("no host runs for " + context.place.data_root +
+                     "; this is what its files say");
+        }
         return finish(print(table_of(sessions)));
     }
     json::Array out;
@@ -104,7 +127,11 @@ int run_stop(const Context& context) {
         ask(context,
             *client,
             {"stop", args->to_value(), milliseconds(args->timeout_ms + kStopMarginMs)});
-    return result ? print_stop(context, *result) : result.error();
+    if (!result) {
+        name_threads(context);
+        return result.error();
+    }
+    return print_stop(context, *result);
 }
 
 }  // namespace mosaic::cli

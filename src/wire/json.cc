@@ -215,7 +215,8 @@ const Value* Reader::optional(std::string_view key) {
 
 const Value* Reader::required(std::string_view key, const char* expected) {
     const Value* found = optional(key);
-    if (found == nullptr) {
+    if (found == nullptr && error_.empty()) {
+        something_missing_ = true;
         problem(key, std::string("is missing; expected ") + expected);
     }
     return found;
@@ -357,14 +358,24 @@ const Value* Reader::any_or_none(std::string_view key) {
     return optional(key);
 }
 
-Result<void> Reader::done() {
-    if (error_.empty() && value_.object() != nullptr) {
+const std::string* Reader::unknown() const {
+    if (value_.object() != nullptr) {
         for (const Member& member : *value_.object()) {
             if (std::find(asked_.begin(), asked_.end(), member.first) == asked_.end()) {
-                problem(member.first, "unknown key");
-                break;
+                return &member.first;
             }
         }
+    }
+    return nullptr;
+}
+
+Result<void> Reader::done() {
+    const std::string* stranger = unknown();
+    if (stranger != nullptr && error_.empty()) {
+        problem(*stranger, "unknown key");
+    } else if (stranger != nullptr && something_missing_) {
+        // Most often it is the missing one, misspelt.
+        error_ += "; there is an unknown key, " + pointer_of(*stranger);
     }
     if (!error_.empty()) {
         return fail(Code::invalid, error_);

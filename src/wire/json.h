@@ -169,12 +169,15 @@ class Reader {
     const Value* optional(std::string_view key);
     void wrong(std::string_view key, const char* expected, const Value& found);
     void set_error(std::string text);
+    // The first member that was never asked for; null when there is none.
+    [[nodiscard]] const std::string* unknown() const;
 
     const Value& value_;
     std::string where_;
     std::string pointer_;
     std::vector<std::string> asked_;
     std::string error_;
+    bool something_missing_ = false;  // and that is what error_ says
 };
 
 }  // namespace mosaic::json

@@ -204,6 +204,17 @@ TEST_CASE("what isn't a command line is a usage error") {
     CHECK(exit_code_of({"send", "pm"}) == 4);
 }
 
+TEST_CASE("a word that is no command is named") {
+    const cli::Parsed parsed = cli::parse_arguments({"lunch", "coder"});
+    REQUIRE_FALSE(parsed.options.has_value());
+    CHECK(parsed.text.find("\"lunch\"") != std::string::npos);
+}
+
+TEST_CASE("the version is asked for as a command or as an option") {
+    CHECK(good({"version"}).verb == Verb::version);
+    CHECK(good({"--version"}).verb == Verb::version);
+}
+
 TEST_CASE("a name that can't be one is invalid input") {
     CHECK(exit_code_of({"launch", "../etc"}) == 2);
     CHECK(exit_code_of({"launch", "Coder"}) == 2);

@@ -209,4 +209,14 @@ Result<void> remove_tree(int parent, const std::string& name) {
     return TreeRemoval(parent, name).run();
 }
 
+Result<UniqueFd> reopen_directory(int parent, const std::string& name) {
+    MOSAIC_TRY(check_segment(name));
+    UniqueFd by_path(open_beneath(parent, name.c_str(), O_PATH | O_DIRECTORY, RESOLVE_NO_XDEV));
+    if (!by_path.valid()) {
+        return open_error(errno, name);
+    }
+    restore_mode(by_path.get());
+    return by_path;
+}
+
 }  // namespace mosaic::process

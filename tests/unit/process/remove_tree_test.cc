@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "scratch.h"
@@ -15,45 +14,6 @@ using namespace mosaic::test;
 namespace {
 
 constexpr int kDeep = 20'000;
-
-// Thousands of directories are made in memory where that is possible: a disk's journal would make
-// the test slow and prove nothing more.
-std::string fast_place() {
-    return ::access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/var/tmp";
-}
-
-// d/d/d/...: too deep for any path, so by descriptors.
-void make_chain(int parent, int levels, mode_t mode = 0755) {
-    UniqueFd at(::openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    UniqueFd above;
-    for (int i = 0; i < levels; ++i) {
-        REQUIRE(::mkdirat(at.get(), "d", 0755) == 0);
-        UniqueFd next(::openat(at.get(), "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-        REQUIRE(next.valid());
-        REQUIRE(::fchmod(at.get(), i == 0 ? 0755 : mode) == 0);
-        at = std::move(next);
-    }
-    REQUIRE(::fchmod(at.get(), mode) == 0);
-}
-
-// Few descriptors for the test's time: opens past `limit` fail.
-class DescriptorLimit {
-  public:
-    explicit DescriptorLimit(rlim_t limit) {
-        REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
-        rlimit now = before_;
-        now.rlim_cur = limit;
-        REQUIRE(::setrlimit(RLIMIT_NOFILE, &now) == 0);
-    }
-
-    DescriptorLimit(const DescriptorLimit&) = delete;
-    DescriptorLimit& operator=(const DescriptorLimit&) = delete;
-
-    ~DescriptorLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
-  private:
-    rlimit before_{};
-};
 
 }  // namespace
 

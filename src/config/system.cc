@@ -57,6 +57,7 @@ Limits read_limits(Reader& r) {
     out.setup_wait_ms = l.integer_or("setupWaitMs", 0, kHourMs, out.setup_wait_ms);
     out.shm_bytes = l.integer_or("shmBytes", 4096, kTebibyte, out.shm_bytes);
     out.runs_kept = l.integer_or("runsKept", 0, 1'000'000, out.runs_kept);
+    out.runs_kept_days = l.integer_or("runsKeptDays", 0, 36'500, out.runs_kept_days);
     out.run_disk_bytes =
         l.integer_or("runDiskBytes", 1024 * 1024, 1024 * kTebibyte, out.run_disk_bytes);
     out.disk_check_seconds =

@@ -78,6 +78,10 @@ Result<void> Host::set_up() {
     probe_ = std::make_unique<Probe>(*children_, settings_);
     config_ = std::make_unique<ConfigKeeper>(settings_, root_, *children_);
     versions_ = std::make_unique<Versions>(loop_, *children_, settings_);
+    directories_ =
+        std::make_unique<RunDirectories>(*children_, settings_.system.limits, root_.runs.get());
+    disk_ =
+        std::make_unique<DiskWatch>(loop_, *children_, settings_.system.limits, root_.runs.get());
     recovery_ = std::make_unique<Recovery>(
         RecoveryParts{loop_,
                       *store_,
@@ -131,7 +135,8 @@ void Host::drain() {
         take_children();
         take_config();
         take_answers();
-        take_discarded();
+        take_ended();
+        take_disk();
         serve_when_recovered();
         if (!loop_.run_events.empty()) {
             const RunEvent event = loop_.run_events.front();
@@ -250,6 +255,9 @@ void Host::dispatch_timers() {
                 break;
             case TimerKind::bad_request_summary:
                 on_bad_request_summary();
+                break;
+            case TimerKind::disk_check:
+                on_disk_check();
                 break;
             case TimerKind::stop_all:
                 cut_stop_short();

@@ -11,9 +11,11 @@
 #include "host/children.h"
 #include "host/clients.h"
 #include "host/config_keeper.h"
+#include "host/disk_watch.h"
 #include "host/launch_log.h"
 #include "host/probe.h"
 #include "host/recovery.h"
+#include "host/run_directories.h"
 #include "host/runs.h"
 #include "host/session_store.h"
 #include "host/settings.h"
@@ -67,7 +69,9 @@ class Host {
     void take_config();
     void on_new_settings(const ConfigKeeper::Outcome& outcome);
     void on_routes(int64_t request);
-    void take_discarded();
+    void take_ended();
+    void take_disk();
+    void on_disk_check();
     void consider(Ask ask, bool again);
     void consider_waiting(bool again);
     void on_request(ClientRequest request);
@@ -81,9 +85,6 @@ class Host {
     void stop_when_over();
     void cut_stop_short();
     void give_up(const std::string& why, int code);
-    void remove_run(const std::string& run);
-    void start_removal();
-    void prune();
 
     [[nodiscard]] AdmissionParts admission();
 
@@ -121,11 +122,10 @@ class Host {
     std::unique_ptr<Versions> versions_;
     std::unique_ptr<Recovery> recovery_;
     std::unique_ptr<Runs> runs_;
-    std::deque<Ask> waiting_;            // for the end of recovery, or for the probe
-    std::deque<std::string> to_remove_;  // run directories
-    std::deque<std::string> kept_;       // directories of ended runs, the oldest first
-    uint64_t removal_job_ = 0;           // the child that removes some; 0: none does
-    std::set<std::string> warned_;       // environment warnings that were said
+    std::unique_ptr<RunDirectories> directories_;
+    std::unique_ptr<DiskWatch> disk_;
+    std::deque<Ask> waiting_;       // for the end of recovery, or for the probe
+    std::set<std::string> warned_;  // environment warnings that were said
 };
 
 }  // namespace mosaic::host

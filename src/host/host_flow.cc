@@ -1,19 +1,13 @@
 // How the host starts, takes requests, and ends.
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include <algorithm>
 
 #include "base/secret.h"
 #include "host/capability.h"
 #include "host/host.h"
 #include "host/log.h"
 #include "host/notify.h"
-#include "process/files.h"
 #include "registry/layout.h"
 
 namespace mosaic::host {
@@ -23,43 +17,13 @@ namespace {
 // Beyond the sessions' own time: what recording their ends may take.
 constexpr Duration kRecordingTakes = seconds(20);
 constexpr Duration kSummaryEvery = seconds(1);
-constexpr Duration kRemovalTakes = seconds(600);
-constexpr size_t kRemovedAtOnce = 256;
-
-// The run directories that lie below the business's, the oldest first.
-std::vector<std::string> run_directories(int runs) {
-    std::vector<std::pair<int64_t, std::string>> found;
-    const int copy = ::openat(runs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR* directory = copy >= 0 ? ::fdopendir(copy) : nullptr;
-    if (directory == nullptr) {
-        return {};
-    }
-    while (const dirent* entry = ::readdir(directory)) {
-        const char* name = static_cast<const char*>(entry->d_name);
-
-        struct stat facts {};
-
-        if (is_run_id(name) && ::fstatat(runs, name, &facts, AT_SYMLINK_NOFOLLOW) == 0) {
-            found.emplace_back(
-                int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec, name);
-        }
-    }
-    ::closedir(directory);
-    std::sort(found.begin(), found.end());
-    std::vector<std::string> out;
-    out.reserve(found.size());
-    for (auto& [at, name] : found) {
-        out.push_back(std::move(name));
-    }
-    return out;
-}
 
 }  // namespace
 
 void Host::begin_start() {
     loop_.ring->poll(signal_op_, signals_.get(), POLLIN);
     ignore(probe_->ask(false), "tried now, so that the first launch needn't wait");
-    broker_->set_candidates(run_directories(root_.runs.get()));
+    broker_->set_candidates(directories_->list());
     broker_->start();
 }
 
@@ -144,24 +108,15 @@ void Host::forget_orphans(const wire::BoundResult& bound) {
     for (const registry::SessionEntry& entry : left_.entries) {
         known.insert(entry.run);
     }
-    for (const std::string& run : run_directories(root_.runs.get())) {
+    for (const std::string& run : directories_->list()) {
         if (known.count(run) == 0) {
             log_line("removing the directory of run " + run + ", which never came to be");
-            remove_run(run);
-        } else {
-            kept_.push_back(run);
+            directories_->discard(run);
+        } else if (!recovery_->holds(run)) {
+            directories_->adopt(run);
         }
     }
-    prune();
-}
-
-// limits.runsKept: the oldest directories of ended runs go.
-void Host::prune() {
-    const auto most = static_cast<size_t>(settings_.system.limits.runs_kept);
-    while (kept_.size() > most) {
-        remove_run(kept_.front());
-        kept_.pop_front();
-    }
+    directories_->prune();
 }
 
 void Host::serve_when_recovered() {
@@ -281,13 +236,10 @@ void Host::consider(Ask ask, bool again) {
 
 void Host::take_children() {
     while (const auto result = children_->take_result()) {
-        if (result->job == removal_job_) {
-            removal_job_ = 0;
-            if (result->exit.signal != 0 || result->exit.exit_code != 0) {
-                log_line("run directories stay for the next start: " + result->output);
-            }
-            start_removal();
-        } else if (probe_->settle(*result)) {
+        if (directories_->settle(*result) || disk_->settle(*result)) {
+            continue;
+        }
+        if (probe_->settle(*result)) {
             if (probe_->works()) {
                 versions_->warm_up();
             }
@@ -325,38 +277,33 @@ void Host::take_answers() {
     }
 }
 
-void Host::take_discarded() {
+void Host::take_ended() {
     while (const auto run = runs_->take_discarded()) {
-        remove_run(*run);
+        directories_->discard(*run);
     }
-    while (auto run = runs_->take_ended()) {
-        kept_.push_back(std::move(*run));
-        prune();
+    while (const auto run = runs_->take_ended()) {
+        directories_->ended(*run);
+    }
+    while (const auto run = recovery_->take_settled()) {
+        directories_->ended(*run);
     }
 }
 
-// Trees are removed by a child of their own: they may be deep, and the loop has no time for that.
-// One child at a time, with as many names as there are.
-void Host::remove_run(const std::string& run) {
-    to_remove_.push_back(run);
-    start_removal();
+void Host::take_disk() {
+    if (runs_->take_went_live()) {
+        disk_->wake();
+    }
+    while (const auto over = disk_->take_over()) {
+        log_line("run " + over->run + " has written " + std::to_string(over->bytes) +
+                 " bytes to its rw/, limits.runDiskBytes is " +
+                 std::to_string(settings_.system.limits.run_disk_bytes) + "; ending it");
+        runs_->stop_live(over->run, "disk");
+    }
 }
 
-void Host::start_removal() {
-    if (removal_job_ != 0 || to_remove_.empty()) {
-        return;
-    }
-    process::SpawnSpec spec;
-    spec.path = "/proc/self/exe";
-    spec.argv = {"mosaic-host"};
-    for (size_t i = 0; i < kRemovedAtOnce && !to_remove_.empty(); ++i) {
-        spec.argv.emplace_back("--remove-run");
-        spec.argv.push_back(to_remove_.front());
-        to_remove_.pop_front();
-    }
-    spec.env = {"LANG=C.UTF-8"};
-    spec.descriptors = {{root_.runs.get(), 3}};
-    removal_job_ = children_->run(std::move(spec), {}, kRemovalTakes);
+void Host::on_disk_check() {
+    directories_->prune();
+    disk_->on_timer(runs_->live());
 }
 
 void Host::count_bad(Refusal code) {
@@ -389,6 +336,8 @@ void Host::begin_stop() {
     probe_->give_up();
     versions_->give_up();
     config_->give_up();
+    directories_->stop();
+    disk_->stop();
     const int64_t timeout_ms = settings_.system.limits.stop_timeout_ms;
     runs_->stop_all(timeout_ms);
     loop_.set_timer(

@@ -50,6 +50,7 @@ enum class TimerKind : uint16_t {
     accept_retry,
     child_deadline,
     bad_request_summary,
+    disk_check,
     stop_all,
 };
 

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "host/disk_watch.h"
 #include "host/host.h"
 #include "host/log.h"
 #include "host/privileges.h"
+#include "host/run_directories.h"
 #include "process/descriptors.h"
 #include "process/files.h"
 #include "process/proc.h"
@@ -29,7 +31,11 @@ struct Arguments {
     std::string user;
     bool pm = false;
     std::string write_config;
+    // Of our own children, who find the runs' directory at descriptor 3.
     std::vector<std::string> remove_runs;
+    std::vector<std::string> trim_runs;
+    std::vector<std::string> measure_runs;
+    uint64_t enough = UINT64_MAX;
 };
 
 int refuse(const Error& error) {
@@ -123,22 +129,6 @@ std::string user_to_become(const Arguments& arguments) {
     return system ? system->user : std::string();
 }
 
-// Our own child: descriptor 3 is the directory that holds the runs'.
-int remove_runs(const std::vector<std::string>& runs) {
-    int result = exit_code::kFine;
-    for (const std::string& run : runs) {
-        if (!is_run_id(run)) {
-            return exit_code::kInvalidInput;
-        }
-        const auto removed = process::remove_tree(3, run);
-        if (!removed) {
-            log_line("the directory of run " + run + " can't be removed: " + removed.error().text);
-            result = exit_code::kFailed;
-        }
-    }
-    return result;
-}
-
 int main_with(int argc, char** argv) {
     CLI::App app{"Runs the role sessions of one business, each in its own sandbox."};
     Arguments arguments;
@@ -148,8 +138,11 @@ int main_with(int argc, char** argv) {
     app.add_option("--data", arguments.data, "The data root");
     app.add_option("--user", arguments.user, "Started as root: the user that sessions run as");
     app.add_flag("--pm", arguments.pm, "Launch the role that launches others");
-    app.add_option("--remove-run", arguments.remove_runs)->group("");
     app.add_option(kWriteConfig, arguments.write_config)->group("");
+    app.add_option(kRemoveRun, arguments.remove_runs)->group("");
+    app.add_option(kTrimRun, arguments.trim_runs)->group("");
+    app.add_option(kMeasureRun, arguments.measure_runs)->group("");
+    app.add_option(kEnough, arguments.enough)->group("");
     app.set_version_flag("--version", std::string("mosaic-host ") + MOSAIC_VERSION);
     try {
         app.parse(argc, argv);
@@ -161,8 +154,12 @@ int main_with(int argc, char** argv) {
     if (!arguments.write_config.empty()) {
         return write_config(arguments.write_config);
     }
-    if (!arguments.remove_runs.empty()) {
-        return remove_runs(arguments.remove_runs);
+    constexpr int kRunsFd = 3;
+    if (!arguments.measure_runs.empty()) {
+        return measure_in_runs(kRunsFd, arguments.measure_runs, arguments.enough);
+    }
+    if (!arguments.remove_runs.empty() || !arguments.trim_runs.empty()) {
+        return remove_in_runs(kRunsFd, arguments.remove_runs, arguments.trim_runs);
     }
     tidy_descriptors();
     if (business->count() == 0) {

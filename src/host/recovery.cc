@@ -267,6 +267,7 @@ void Recovery::carry_out(uint32_t index, LeftoverEffect effect) {
             break;
         case LeftoverEffect::settle:
             log_line("run " + entry.run + " of an earlier host is ended");
+            settled_.push_back(entry.run);
             break;
     }
 }
@@ -287,6 +288,21 @@ bool Recovery::is_taken(const Seat& seat) const {
     return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
         return l.state.phase != LeftoverPhase::over && l.entry.seat == seat;
     });
+}
+
+bool Recovery::holds(const std::string& run) const {
+    return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
+        return l.state.phase != LeftoverPhase::over && l.entry.run == run;
+    });
+}
+
+std::optional<std::string> Recovery::take_settled() {
+    if (settled_.empty()) {
+        return std::nullopt;
+    }
+    std::string run = std::move(settled_.front());
+    settled_.pop_front();
+    return run;
 }
 
 }  // namespace mosaic::host

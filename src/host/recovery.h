@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,9 +20,9 @@ struct RecoveryParts {
     SessionStore& store;
     BrokerLink& broker;
     LaunchLog& log;
-    std::string runs_path;              // <data root>/launches/<business>
-    std::string bwrap;                  // configured path
-    std::string boot_id;                // of this boot
+    std::string runs_path;                // <data root>/launches/<business>
+    std::string bwrap;                    // configured path
+    std::string boot_id;                  // of this boot
     std::set<std::string> logged_ends{};  // runs whose `end` line the launch log has
 };
 
@@ -45,6 +46,10 @@ class Recovery {
     [[nodiscard]] bool may_launch() const;
     [[nodiscard]] bool over() const;
     [[nodiscard]] bool is_taken(const Seat& seat) const;
+    // It is about this run, and hasn't settled it.
+    [[nodiscard]] bool holds(const std::string& run) const;
+    // Runs that were settled.
+    [[nodiscard]] std::optional<std::string> take_settled();
 
     [[nodiscard]] size_t size() const { return leftovers_.size(); }
 
@@ -77,6 +82,7 @@ class Recovery {
     RecoveryParts parts_;
     std::string bwrap_real_;
     std::vector<Leftover> leftovers_;
+    std::deque<std::string> settled_;
     std::vector<std::unique_ptr<Process>> processes_;
 };
 

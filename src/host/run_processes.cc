@@ -313,7 +313,7 @@ void Runs::end_at_broker(uint32_t index) {
     args.reason = s.state.reason;
     args.exit_code = s.end_exit_code;
     args.signal = s.end_signal;
-    args.detail = s.end_detail;
+    args.detail = s.end_detail.empty() ? s.stop_detail : s.end_detail;
     // A launch that failed says at which stage, and why.
     if (args.detail.empty() && (!s.state.facts.claimed || s.state.reason == EndReason::failed) &&
         !s.failure.empty()) {
@@ -325,6 +325,7 @@ void Runs::end_at_broker(uint32_t index) {
 }
 
 void Runs::reply_launched(RunSlot& s) {
+    went_live_ = true;
     wire::LaunchResult result{
         s.run, s.plan.seat.instance, s.plan.route.harness, s.plan.route.model};
     if (s.caller.kind == Caller::Kind::session) {

@@ -107,6 +107,7 @@ struct RunSlot {
     // Stopping.
     std::vector<int64_t> stop_requests;  // control requests to answer when it is over
     int64_t stop_timeout_ms = 0;
+    std::string stop_detail;  // for the end's detail, when the host itself wants it to end
 
     uint32_t deadline_generation = 0;
     Instant deadline_at;      // of the timer that is armed

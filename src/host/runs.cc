@@ -397,6 +397,27 @@ void Runs::stop_all(int64_t timeout_ms) {
     }
 }
 
+void Runs::stop_live(const std::string& run, const std::string& detail) {
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+        RunSlot& s = slot(i);
+        if (s.in_use && s.run == run && s.state.phase == Phase::live) {
+            s.stop_timeout_ms = parts_.limits.stop_timeout_ms;
+            s.stop_detail = detail;
+            ask_to_stop(i, Refusal::launch_failed, "stopped by the host");
+        }
+    }
+}
+
+std::vector<std::string> Runs::live() const {
+    std::vector<std::string> out;
+    for (const auto& s : slots_) {
+        if (s->in_use && s->state.phase == Phase::live) {
+            out.push_back(s->run);
+        }
+    }
+    return out;
+}
+
 void Runs::on_bound(BrokerNews& news) {
     RunSlot* s = find(news.slot);
     if (s == nullptr || s->state.phase != Phase::binding) {
@@ -472,6 +493,10 @@ std::optional<std::string> Runs::take_ended() {
 
 bool Runs::take_sandbox_doubt() {
     return std::exchange(sandbox_doubt_, false);
+}
+
+bool Runs::take_went_live() {
+    return std::exchange(went_live_, false);
 }
 
 void Runs::free_seat(uint32_t index) {

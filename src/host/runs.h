@@ -57,6 +57,9 @@ class Runs {
     void stop(int64_t request_id, const wire::StopArgs& args);
     // The host ends: everything ends.
     void stop_all(int64_t timeout_ms);
+    // The host wants this live session to end; `detail` stands in its end. One that is no longer
+    // live is left alone.
+    void stop_live(const std::string& run, const std::string& detail);
 
     // News of the broker that belong to a run's slot, before its event is stepped.
     void on_bound(BrokerNews& news);
@@ -79,6 +82,10 @@ class Runs {
     // Sessions whose credential counts as this account.
     [[nodiscard]] int64_t count_account(const std::string& account) const;
     [[nodiscard]] size_t active() const;
+    // The runs of the sessions that are live.
+    [[nodiscard]] std::vector<std::string> live() const;
+    // Some session has become live since this was asked last.
+    [[nodiscard]] bool take_went_live();
     // Free slots remain.
     [[nodiscard]] bool has_room() const;
 
@@ -141,6 +148,7 @@ class Runs {
     std::deque<std::string> discarded_;
     std::deque<std::string> ended_;
     bool sandbox_doubt_ = false;
+    bool went_live_ = false;
 };
 
 }  // namespace mosaic::host

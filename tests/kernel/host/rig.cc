@@ -151,6 +151,7 @@ void Rig::dispatch_timers() {
             case TimerKind::run_term:
             case TimerKind::accept_retry:
             case TimerKind::bad_request_summary:
+            case TimerKind::disk_check:
             case TimerKind::stop_all:
                 FAIL("a timer of no part here");
         }

@@ -47,8 +47,9 @@ TEST_CASE("a full system document is read into every field") {
       "plugins": {"harness": ["claude-code", "pi", "script"]},
       "pluginDirs": ["./plugins", "/opt/mosaic/harness"],
       "limits": {"runnerPidMs": 1000, "claimMs": 2000, "stopTimeoutMs": 3000, "setupInFlight": 4,
-                 "setupWaitMs": 5000, "shmBytes": 65536, "runsKept": 7, "runDiskBytes": 1073741824,
-                 "diskCheckSeconds": 9, "turnSeconds": 10, "turnGraceMs": 11, "replyBytes": 12,
+                 "setupWaitMs": 5000, "shmBytes": 65536, "runsKept": 7, "runsKeptDays": 8,
+                 "runDiskBytes": 1073741824, "diskCheckSeconds": 9, "turnSeconds": 10,
+                 "turnGraceMs": 11, "replyBytes": 12,
                  "brokerRetries": 13, "processes": 14, "openFiles": 16},
       "sandbox": {"bwrap": "/opt/bwrap", "passEnv": ["HTTPS_PROXY", "no_proxy"],
                   "gitCommonDir": true, "nested": true},
@@ -66,6 +67,7 @@ TEST_CASE("a full system document is read into every field") {
     expected.limits.setup_wait_ms = 5000;
     expected.limits.shm_bytes = 65536;
     expected.limits.runs_kept = 7;
+    expected.limits.runs_kept_days = 8;
     expected.limits.run_disk_bytes = 1073741824;
     expected.limits.disk_check_seconds = 9;
     expected.limits.session = {.turn_seconds = 10,

@@ -1,0 +1,178 @@
+#include "host/run_directories.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/ids.h"
+#include "base/instant.h"
+#include "host/log.h"
+#include "process/files.h"
+#include "registry/layout.h"
+#include "wire/codes.h"
+
+namespace mosaic::host {
+namespace {
+
+constexpr Duration kRemovalTakes = seconds(600);
+constexpr size_t kAtOnce = 256;
+constexpr int64_t kDayMs = int64_t{24} * 3600 * 1000;
+
+// When something of it was last written; its rw/ is when its tmp/ went.
+int64_t written_at_ms(int runs, const std::string& run) {
+    int64_t at = 0;
+    for (const std::string& name : {run,
+                                    run + "/" + std::string(registry::kRw),
+                                    run + "/" + std::string(registry::kRunnerLog)}) {
+        struct stat facts {};
+
+        if (::fstatat(runs, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0) {
+            at = std::max(at,
+                          int64_t{facts.st_mtim.tv_sec} * 1000 + facts.st_mtim.tv_nsec / 1'000'000);
+        }
+    }
+    return at;
+}
+
+bool exists(int runs, const std::string& name) {
+    struct stat facts {};
+
+    return ::fstatat(runs, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+// rw/tmp and rw/home. The transcript, the turns' files and the log stay.
+Result<void> trim_run(int runs, const std::string& run) {
+    MOSAIC_TRY_ASSIGN(const UniqueFd directory, process::reopen_directory(runs, run));
+    MOSAIC_TRY_ASSIGN(const UniqueFd rw,
+                      process::reopen_directory(directory.get(), std::string(registry::kRw)));
+    for (const std::string_view path : {registry::kRwTmp, registry::kRwHome}) {
+        MOSAIC_TRY(
+            process::remove_tree(rw.get(), std::string(path.substr(registry::kRw.size() + 1))));
+    }
+    return {};
+}
+
+}  // namespace
+
+RunDirectories::RunDirectories(Children& children, const config::Limits& limits, int runs)
+    : children_(children), limits_(limits), runs_(runs) {}
+
+std::vector<std::string> RunDirectories::list() const {
+    std::vector<std::pair<int64_t, std::string>> found;
+    const int copy = ::openat(runs_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR* directory = copy >= 0 ? ::fdopendir(copy) : nullptr;
+    if (directory == nullptr) {
+        return {};
+    }
+    while (const dirent* entry = ::readdir(directory)) {
+        const char* name = static_cast<const char*>(entry->d_name);
+        if (is_run_id(name)) {
+            found.emplace_back(written_at_ms(runs_, name), name);
+        }
+    }
+    ::closedir(directory);
+    std::sort(found.begin(), found.end());
+    std::vector<std::string> out;
+    out.reserve(found.size());
+    for (auto& [at, name] : found) {
+        out.push_back(std::move(name));
+    }
+    return out;
+}
+
+void RunDirectories::adopt(const std::string& run) {
+    kept_.push_back({run, written_at_ms(runs_, run)});
+    // The host that ended it may have died before these went.
+    for (const std::string_view path : {registry::kRwTmp, registry::kRwHome}) {
+        if (exists(runs_, run + "/" + std::string(path))) {
+            trim(run);
+            break;
+        }
+    }
+}
+
+void RunDirectories::ended(const std::string& run) {
+    kept_.push_back({run, wall_clock_ms()});
+    trim(run);
+    prune();
+}
+
+void RunDirectories::discard(const std::string& run) {
+    work_.push_back({kRemoveRun, run});
+    start();
+}
+
+void RunDirectories::prune() {
+    const int64_t oldest_ms =
+        limits_.runs_kept_days == 0 ? INT64_MIN : wall_clock_ms() - limits_.runs_kept_days * kDayMs;
+    const auto most = static_cast<size_t>(limits_.runs_kept);
+    while (!kept_.empty() && (kept_.size() > most || kept_.front().at_ms < oldest_ms)) {
+        discard(kept_.front().run);
+        kept_.pop_front();
+    }
+}
+
+void RunDirectories::trim(const std::string& run) {
+    if (!stopping_) {
+        work_.push_back({kTrimRun, run});
+        start();
+    }
+}
+
+// Trees may be deep, and the loop has no time for that.
+void RunDirectories::start() {
+    if (job_ != 0 || work_.empty()) {
+        return;
+    }
+    process::SpawnSpec spec;
+    spec.path = "/proc/self/exe";
+    spec.argv = {"mosaic-host"};
+    for (size_t i = 0; i < kAtOnce && !work_.empty(); ++i) {
+        spec.argv.emplace_back(work_.front().option);
+        spec.argv.push_back(std::move(work_.front().run));
+        work_.pop_front();
+    }
+    spec.env = {"LANG=C.UTF-8"};
+    spec.descriptors = {{runs_, 3}};
+    job_ = children_.run(std::move(spec), {}, kRemovalTakes);
+}
+
+bool RunDirectories::settle(const ChildResult& result) {
+    if (job_ == 0 || result.job != job_) {
+        return false;
+    }
+    job_ = 0;
+    if (!result.started || result.exit.signal != 0 || result.exit.exit_code != 0) {
+        log_line("run directories stay for the next start: " + result.output);
+    }
+    start();
+    return true;
+}
+
+int remove_in_runs(int runs,
+                   const std::vector<std::string>& remove,
+                   const std::vector<std::string>& trim) {
+    int code = exit_code::kFine;
+    const auto each = [&](const std::vector<std::string>& names, auto&& what) {
+        for (const std::string& run : names) {
+            if (!is_run_id(run)) {
+                code = exit_code::kInvalidInput;
+                return;
+            }
+            const Result<void> done = what(runs, run);
+            if (!done && done.error().code != Code::missing) {
+                log_line("the directory of run " + run + " can't be removed: " + done.error().text);
+                code = exit_code::kFailed;
+            }
+        }
+    };
+    each(trim, trim_run);
+    each(remove, process::remove_tree);
+    return code;
+}
+
+}  // namespace mosaic::host

@@ -9,15 +9,13 @@
 #include "registry/layout.h"
 #include "sandbox/environment.h"
 #include "sandbox/workspace.h"
+#include "sandbox/worktree.h"
+#include "wire/json.h"
 
 namespace mosaic::cli {
 namespace {
 
 constexpr uint64_t kContractBytesMax = uint64_t{1024} * 1024;
-
-// Stand for what only a launch decides.
-constexpr const char* kRun = "RUN";
-constexpr const char* kStage = "STAGE";
 
 std::string variable(const config::Environment& env, const char* name) {
     const auto found = env.find(name);
@@ -26,15 +24,15 @@ std::string variable(const config::Environment& env, const char* name) {
 
 class Builder {
   public:
-    Builder(const Setting& setting, const config::Instance& instance)
-        : setting_(setting), instance_(instance) {}
+    Builder(const Setting& setting, const config::Instance& instance, const RunPlace& place)
+        : setting_(setting), instance_(instance), place_(place) {}
 
     Result<WouldBeRun> build() {
         read_contract();
         choose_route();
         open_workspace();
         set_paths();
-        const harness::RunFacts facts{kRun,
+        const harness::RunFacts facts{place_.run,
                                       Seat{instance_.name, ""},
                                       false,
                                       setting_.business,
@@ -46,6 +44,7 @@ class Builder {
         MOSAIC_TRY(add_environment());
         if (has_route_) {
             add_host_paths(facts);
+            MOSAIC_TRY(add_files(facts));
         }
         add_binds();
         out_.namespaces = {"user", "pid", "ipc", "uts", "cgroup", "mount"};
@@ -55,6 +54,9 @@ class Builder {
         out_.network = config::to_string(instance_.network);
         for (const std::string& warning : setting_.layout.warnings) {
             out_.warnings.push_back(warning);
+        }
+        if (!git_warning_.empty()) {
+            out_.warnings.push_back(git_warning_);
         }
         return std::move(out_);
     }
@@ -80,6 +82,7 @@ class Builder {
         }
         route_ = std::move(std::get<harness::ChosenRoute>(choice));
         has_route_ = true;
+        out_.harness = route_.route.harness;
         out_.route = route_.route.harness + ", " + route_.route.provider + ", " +
                      route_.route.model + ", thinking " + route_.route.thinking + " (" +
                      route_.reason + ")";
@@ -126,10 +129,19 @@ class Builder {
             return;
         }
         workspace_ = opened->path;
+        sandbox::GitFinding git =
+            sandbox::look_at_git(*opened, setting_.system.sandbox.git_common_dir, places());
+        extra_ = std::move(git.binds);
+        out_.git_fds = std::move(git.fds);
+        git_warning_ = std::move(git.warning);
+        out_.workspace = std::move(*opened);
     }
 
     void set_paths() {
-        paths_.run_dir = registry::run_dir(setting_.data_root, {setting_.business.id, kRun});
+        paths_.run_dir =
+            place_.run_dir.empty()
+                ? registry::run_dir(setting_.data_root, {setting_.business.id, place_.run})
+                : place_.run_dir;
         paths_.bundle = registry::join(paths_.run_dir, registry::kBundle);
         paths_.home = registry::join(paths_.run_dir, registry::kRwHome);
         paths_.tool_socket = registry::join(paths_.run_dir, registry::kToolSocket);
@@ -145,7 +157,7 @@ class Builder {
     Result<void> add_environment() {
         sandbox::EnvironmentSpec wanted;
         wanted.host = &setting_.env;
-        wanted.run = kRun;
+        wanted.run = place_.run;
         wanted.run_dir = paths_.run_dir;
         wanted.path_dirs = harness::path_directories(route_);
         wanted.provider = route_.variables;
@@ -155,6 +167,7 @@ class Builder {
         for (const std::string& entry : env.variables) {
             out_.variables.push_back(entry.substr(0, entry.find('=')));
         }
+        out_.environment = env.variables;
         out_.warnings = env.warnings;
         for (const sandbox::CaPath& ca : env.ca_paths) {
             add_mounts(ca.path, "the certificates that " + ca.variable + " names", false);
@@ -182,11 +195,24 @@ class Builder {
         }
     }
 
+    Result<void> add_files(const harness::RunFacts& facts) {
+        MOSAIC_TRY_ASSIGN(const std::vector<harness::BundleContent> bundle,
+                          harness::bundle_files(facts));
+        for (const harness::BundleContent& file : bundle) {
+            out_.files.push_back({registry::join(registry::kBundle, file.name), file.content});
+        }
+        out_.files.push_back({std::string(registry::kSessionFile),
+                              json::dump_pretty(harness::session_file(facts).to_value())});
+        return {};
+    }
+
     void add_binds() {
         sandbox::SandboxSpec spec;
         spec.layout = setting_.layout;
         spec.run_dir = paths_.run_dir;
-        spec.stage_dir = registry::join(registry::stage_dir(setting_.data_root), kStage);
+        spec.stage_dir = place_.stage_dir.empty()
+                             ? registry::join(registry::stage_dir(setting_.data_root), "STAGE")
+                             : place_.stage_dir;
         spec.workspace = workspace_;
         spec.bus_socket = paths_.broker_socket;
         spec.launch_socket = paths_.launch_socket;
@@ -200,19 +226,23 @@ class Builder {
 
     const Setting& setting_;
     const config::Instance& instance_;
+    const RunPlace& place_;
     WouldBeRun out_;
     std::string contract_;
     harness::ChosenRoute route_;
     bool has_route_ = false;
     std::string workspace_;
     harness::RunPaths paths_;
+    std::string git_warning_;
     std::vector<sandbox::Bind> extra_;
 };
 
 }  // namespace
 
-Result<WouldBeRun> would_be_run(const Setting& setting, const config::Instance& instance) {
-    return Builder(setting, instance).build();
+Result<WouldBeRun> would_be_run(const Setting& setting,
+                                const config::Instance& instance,
+                                const RunPlace& place) {
+    return Builder(setting, instance, place).build();
 }
 
 }  // namespace mosaic::cli

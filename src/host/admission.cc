@@ -11,6 +11,7 @@
 #include "process/files.h"
 #include "registry/layout.h"
 #include "sandbox/workspace.h"
+#include "sandbox/worktree.h"
 
 namespace mosaic::host {
 namespace {
@@ -223,7 +224,9 @@ class Gatherer {
                         contract_,
                         parts_.probe.bwrap_version(),
                         *harness_version};
-        auto plan = make_plan(facts, std::move(workspace_));
+        sandbox::GitFinding git = sandbox::look_at_git(
+            workspace_, settings().system.sandbox.git_common_dir, places());
+        auto plan = make_plan(facts, std::move(workspace_), std::move(git));
         if (!plan) {
             ignore(fail_with(facts_.sandbox, Refusal::sandbox_unavailable, plan.error().text),
                    "the refusal is in the facts");

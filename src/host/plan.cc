@@ -171,7 +171,7 @@ Result<std::vector<Step>> run_steps(const PlanFacts& f,
 
 }  // namespace
 
-Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace) {
+Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox::GitFinding git) {
     const std::string run_id = new_run_id();
     const harness::RunPaths paths = paths_of(f, run_id, workspace.path);
     const harness::RunFacts run{run_id,
@@ -202,6 +202,7 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace) {
     spec.thread_store = paths.thread_store;
     spec.shm_bytes = f.settings.system.limits.shm_bytes;
     MOSAIC_TRY_ASSIGN(spec.extra, extra_binds(f, run, env.ca_paths));
+    spec.extra.insert(spec.extra.end(), git.binds.begin(), git.binds.end());
     const std::vector<sandbox::Bind> binds = sandbox::binds(spec);
     sandbox::BwrapOptions options;
     options.bwrap = f.settings.system.sandbox.bwrap;
@@ -222,7 +223,11 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace) {
     MOSAIC_TRY_ASSIGN(plan.files, run_steps(f, run, binds));
     plan.argv = sandbox::bwrap_argv(options, binds, sandbox::runner_command(paths.run_dir));
     plan.env = std::move(env.variables);
+    plan.git_fds = std::move(git.fds);
     plan.warnings = std::move(env.warnings);
+    if (!git.warning.empty()) {
+        plan.warnings.push_back(std::move(git.warning));
+    }
     plan.run_dir = paths.run_dir;
     plan.transcript = harness::transcript_path(run);
     return plan;

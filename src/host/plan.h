@@ -5,6 +5,7 @@
 #include "host/run_slot.h"
 #include "host/settings.h"
 #include "sandbox/workspace.h"
+#include "sandbox/worktree.h"
 
 namespace mosaic::host {
 
@@ -21,6 +22,8 @@ struct PlanFacts {
 };
 
 // Fixes everything of one launch: its run id, files, command line and environment. Makes nothing.
-[[nodiscard]] Result<Plan> make_plan(const PlanFacts& facts, sandbox::Workspace workspace);
+[[nodiscard]] Result<Plan> make_plan(const PlanFacts& facts,
+                                     sandbox::Workspace workspace,
+                                     sandbox::GitFinding git);
 
 }  // namespace mosaic::host

@@ -18,6 +18,7 @@
 #include "registry/launch_log.h"
 #include "registry/layout.h"
 #include "sandbox/binds.h"
+#include "sandbox/worktree.h"
 
 namespace mosaic::host {
 
@@ -99,6 +100,10 @@ Result<void> Runs::spawn_outer(uint32_t index) {
                         {status.write.get(), sandbox::kStatusFd},
                         {s.plan.workspace_fd.get(), sandbox::kWorkspaceFd},
                         {s.plan.seccomp_fd.get(), sandbox::kSeccompFd}};
+    for (size_t i = 0; i < s.plan.git_fds.size(); ++i) {
+        spec.descriptors.emplace_back(s.plan.git_fds[i].get(),
+                                      sandbox::kGitFdFirst + static_cast<int>(i));
+    }
     spec.new_keyring = true;
     spec.oom_score_adj = kSessionOomScore;
     MOSAIC_TRY_ASSIGN(process::Spawned child, process::spawn(spec));
@@ -118,6 +123,7 @@ Result<void> Runs::spawn_outer(uint32_t index) {
     ring.read(s.status_op, s.status_pipe.get(), s.status_buffer.data(), s.status_buffer.size());
     // The child has a table of descriptors of its own, so ours of its ends can go at once.
     s.plan.workspace_fd.reset();
+    s.plan.git_fds.clear();
     s.plan.seccomp_fd.reset();
     s.runner_log.reset();
     return {};

@@ -53,6 +53,7 @@ struct Plan {
     bool may_launch = false;
     std::string workspace;             // real path
     UniqueFd workspace_fd;             // O_PATH: what is bound
+    std::vector<UniqueFd> git_fds;     // of a worktree's repository, from kGitFdFirst on
     UniqueFd seccomp_fd;               // the filter's program, for bwrap alone
     std::vector<FileJob::Step> files;  // below the business's runs directory
     std::vector<std::string> argv;     // of bwrap

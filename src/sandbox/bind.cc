@@ -9,6 +9,7 @@ namespace mosaic::sandbox {
 std::string_view to_string(BindKind kind) {
     switch (kind) {
         case BindKind::read_only:
+        case BindKind::read_only_fd:
             return "read-only";
         case BindKind::read_write:
         case BindKind::read_write_fd:

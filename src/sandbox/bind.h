@@ -15,6 +15,7 @@ namespace mosaic::sandbox {
 enum class BindKind {
     read_only,      // what lies at `source`, unwritable, submounts included
     read_write,     // the same, writable
+    read_only_fd,   // what descriptor `fd` names, unwritable, whatever lies at its path by now
     read_write_fd,  // the directory that descriptor `fd` names, whatever lies at its path by now
     symlink,        // a link at `dest` whose text is `source`
     directory,      // an empty directory
@@ -30,10 +31,10 @@ enum class BindKind {
 struct Bind {
     BindKind kind = BindKind::read_only;
     std::string source{};  // a path on the host; a link's text; empty for kinds without a source.
-                           // read_write_fd: the real path, for people only
+                           // kinds with a descriptor: the real path, for people only
     std::string dest{};    // absolute path inside
     std::string reason{};  // for people: why the session has it
-    int fd = -1;           // read_write_fd: its number in bwrap
+    int fd = -1;           // kinds with a descriptor: its number in bwrap
     int64_t bytes = 0;     // tmpfs; 0: the kernel's default (half of the memory)
     mode_t mode = 0755;    // tmpfs
 

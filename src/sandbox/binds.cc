@@ -46,6 +46,7 @@ bool is_identity(const Bind& bind) {
     switch (bind.kind) {
         case BindKind::read_only:
         case BindKind::read_write:
+        case BindKind::read_only_fd:
         case BindKind::read_write_fd:
             return bind.source == bind.dest;
         case BindKind::symlink:
@@ -106,6 +107,9 @@ void append_bind(std::vector<std::string>& argv, const Bind& bind) {
             return;
         case BindKind::read_write:
             argv.insert(argv.end(), {"--bind", bind.source, bind.dest});
+            return;
+        case BindKind::read_only_fd:
+            argv.insert(argv.end(), {"--ro-bind-fd", std::to_string(bind.fd), bind.dest});
             return;
         case BindKind::read_write_fd:
             argv.insert(argv.end(), {"--bind-fd", std::to_string(bind.fd), bind.dest});

@@ -182,7 +182,7 @@ std::vector<Place> forbidden_places(const PlaceFacts& facts) {
     }
     for (const OtherWorkspace& other : facts.others) {
         places.push_back(Place{.path = other.path,
-                               .what = "the workspace of " + other.instance + ",",
+                               .what = kWorkspaceOf + other.instance + ",",
                                .equal = !(facts.shared && other.shared)});
     }
     return places;

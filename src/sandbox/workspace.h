@@ -26,6 +26,9 @@ struct Place {
     bool operator==(const Place&) const = default;
 };
 
+// How `what` begins for the workspace of another instance.
+constexpr const char* kWorkspaceOf = "the workspace of ";
+
 struct OtherWorkspace {
     std::string instance;
     std::string path;

@@ -39,6 +39,7 @@ int run_plugins(const Context& context);
 int run_plugins_set(const Context& context);
 int run_reload(const Context& context);
 int run_sandbox_show(const Context& context);
+int run_sandbox_shell(const Context& context);
 int run_doctor(const Context& context);
 int run_init(const Context& context);
 int run_version(const Context& context);

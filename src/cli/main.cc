@@ -15,7 +15,7 @@ using mosaic::cli::Verb;
 
 bool needs_place(Verb verb) {
     return verb != Verb::version && verb != Verb::init && verb != Verb::doctor &&
-           verb != Verb::sandbox_show;
+           verb != Verb::sandbox_show && verb != Verb::sandbox_shell;
 }
 
 int run(const Context& context) {
@@ -57,6 +57,8 @@ int run(const Context& context) {
             return run_reload(context);
         case Verb::sandbox_show:
             return run_sandbox_show(context);
+        case Verb::sandbox_shell:
+            return run_sandbox_shell(context);
         case Verb::doctor:
             return run_doctor(context);
         case Verb::init:

@@ -220,6 +220,13 @@ void add_machine_commands(CLI::App& app, Raw& raw) {
         "Show what a run of an instance would see and why")
         .add_option("INSTANCE", raw.options.target)
         ->required();
+    add(sandbox,
+        raw,
+        Verb::sandbox_shell,
+        "shell",
+        "Open a shell in such a sandbox to look around; works without a host")
+        .add_option("INSTANCE", raw.options.target)
+        ->required();
     add(app, raw, Verb::doctor, "doctor", "Check what this machine needs, with remedies");
     add_init(app, raw);
     add(app, raw, Verb::version, "version", "Print the version");
@@ -302,7 +309,7 @@ Parsed check_names(const Raw& raw) {
     const Options& o = raw.options;
     const bool names_seat = o.verb == Verb::routes_set || o.verb == Verb::launch ||
                             o.verb == Verb::send || o.verb == Verb::sandbox_show ||
-                            o.verb == Verb::stop;
+                            o.verb == Verb::sandbox_shell || o.verb == Verb::stop;
     if ((names_seat || (o.verb == Verb::limits_set && !o.target.empty())) && !is_id(o.target)) {
         return wrong(exit_code::kInvalidInput,
                      "\"" + o.target + "\" is no name: a-z, 0-9 and -, at most 64");

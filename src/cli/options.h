@@ -31,6 +31,7 @@ enum class Verb {
     plugins_set,
     reload,
     sandbox_show,
+    sandbox_shell,
     doctor,
     init,
     version,

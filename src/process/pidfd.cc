@@ -53,6 +53,16 @@ Result<Exit> reap(int pidfd) {
     return Exit{0, info.si_status};
 }
 
+Result<Exit> wait_and_reap(int pidfd) {
+    pollfd exited{.fd = pidfd, .events = POLLIN, .revents = 0};
+    while (::poll(&exited, 1, -1) < 0) {
+        if (errno != EINTR) {
+            return fail_sys(errno, "poll");
+        }
+    }
+    return reap(pidfd);
+}
+
 bool has_exited(int pidfd) {
     pollfd wait{pidfd, POLLIN, 0};
     int ready = 0;

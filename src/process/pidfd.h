@@ -28,6 +28,9 @@ struct Exit {
 // waitid(P_PIDFD, WEXITED | WNOHANG) for our own child whose pidfd is readable.
 [[nodiscard]] Result<Exit> reap(int pidfd);
 
+// The same, waiting for its exit first. For callers without a loop.
+[[nodiscard]] Result<Exit> wait_and_reap(int pidfd);
+
 // Whether the pidfd polls readable now: the process has exited. Doesn't block.
 [[nodiscard]] bool has_exited(int pidfd);
 

@@ -46,6 +46,8 @@ std::string_view describe(SpawnStep step) {
             return "/dev/null";
         case SpawnStep::descriptors:
             return "placing its descriptors";
+        case SpawnStep::terminal:
+            return "TIOCSCTTY";
         case SpawnStep::no_new_privileges:
             return "PR_SET_NO_NEW_PRIVS";
         case SpawnStep::landlock:
@@ -224,6 +226,7 @@ struct Spawned::State {
         plan.parent = ::getpid();
         plan.landlock_fd = spec.landlock_scope_fd;
         plan.new_session = spec.new_session;
+        plan.controlling_terminal = spec.controlling_terminal;
         plan.new_keyring = spec.new_keyring;
         plan.keyring_optional = own_keyring_joined;
         plan.parent_death_kill = spec.parent_death_kill;

@@ -26,8 +26,10 @@ struct SpawnSpec {
     // {ours, the child's}: each of ours is duplicated to the child's number; all others are closed.
     // The child's numbers must be distinct. 0, 1 and 2 that are not named are /dev/null.
     std::vector<std::pair<int, int>> descriptors;
-    std::string directory;     // chdir before the exec; empty: stay
-    bool new_session = true;   // setsid(2): a process group that can be killed whole
+    std::string directory;    // chdir before the exec; empty: stay
+    bool new_session = true;  // setsid(2): a process group that can be killed whole
+    // Descriptor 0 becomes the controlling terminal of the new session, which `new_session` makes.
+    bool controlling_terminal = false;
     bool new_keyring = false;  // an empty session keyring of its own (keyctl(2))
     // Written as is when not 0, by finish_exec or wait_exec, from outside: a child that shares our
     // memory can't write its own, the kernel gives it to all who share the memory, us included

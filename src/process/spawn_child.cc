@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/keyctl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 
 #include <cstdint>
@@ -125,6 +126,9 @@ MOSAIC_SHARED_MEMORY_CHILD int run_spawn_child(void* argument) {
              raw_syscall(SYS_landlock_restrict_self, plan.landlock_fd, 0));
     }
     place_descriptors(plan);
+    if (plan.controlling_terminal) {
+        must(plan, SpawnStep::terminal, raw_syscall(SYS_ioctl, 0, TIOCSCTTY, 0));
+    }
     reset_signals();
     const long result =
         raw_syscall(SYS_execve, address(plan.path), address(plan.argv), address(plan.envp));

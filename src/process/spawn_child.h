@@ -15,6 +15,7 @@ enum class SpawnStep : int {
     directory,
     null_device,
     descriptors,
+    terminal,
     no_new_privileges,
     landlock,
     parent_death,
@@ -45,6 +46,7 @@ struct SpawnPlan {
     pid_t parent = 0;
     int landlock_fd = -1;
     bool new_session = false;
+    bool controlling_terminal = false;
     bool new_keyring = false;
     bool keyring_optional = false;  // ours is empty already: a full key quota is no failure
     bool parent_death_kill = false;

@@ -16,6 +16,7 @@
 //       bus-host/            lock, sessions.json, broker.sqlite, *.sock, stage/<sha256>/
 //       launches/            <business>.jsonl, <business>/<run>/
 //       threads/             <business>/<instance>/<thread>/
+//       shells/              what `mosaic sandbox shell` uses while it runs
 //
 // Directories are 0700, files and sockets 0600.
 
@@ -39,6 +40,7 @@ constexpr std::string_view kStage = "stage";
 // Below the data root.
 constexpr std::string_view kLaunches = "launches";
 constexpr std::string_view kThreads = "threads";
+constexpr std::string_view kShells = "shells";
 
 // Below a run directory. What the session may write lies below kRw, and nothing else does.
 constexpr std::string_view kSessionFile = "session.json";

@@ -13,6 +13,7 @@
 #include "runner/mcp_server.h"
 #include "runner/self_test.h"
 #include "runner/session.h"
+#include "runner/shell.h"
 #include "runner/tool_client.h"
 #include "wire/codes.h"
 
@@ -21,7 +22,7 @@ namespace {
 constexpr std::string_view kUsage =
     "usage: mosaic-runner RUN-DIRECTORY | tool NAME JSON | gate [FILE] | mcp [FILE] | extract "
     "RULES... | "
-    "self-test | "
+    "self-test | shell RUN-DIRECTORY | "
     "--version";
 
 int run(const char* directory) {
@@ -51,6 +52,9 @@ int main(int argc, char** argv) {
     }
     if (word == "extract") {
         return mosaic::runner::run_extract({argv + 2, argv + argc});
+    }
+    if (word == "shell" && argc == 3) {
+        return mosaic::runner::run_shell(argv[2]);
     }
     if (word == "self-test" && argc == 2) {
         return mosaic::runner::self_test();

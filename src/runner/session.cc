@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "runner/log.h"
 #include "runner/mailbox.h"
 #include "runner/poll_set.h"
+#include "runner/process_limits.h"
 #include "runner/run_directory.h"
 #include "runner/tool_server.h"
 #include "runner/tools.h"
@@ -330,27 +330,6 @@ void tell_of_children(int signals) {
     ignore(::signalfd(signals, &set, 0), "can't fail for a signalfd");
 }
 
-// Lowers one limit, soft and hard, for the runner and all that it starts. A hard limit that is
-// lower already stays.
-void limit(__rlimit_resource_t resource, int64_t most) {
-    rlimit current{};
-    if (::getrlimit(resource, &current) != 0) {
-        return;
-    }
-    const auto wanted = static_cast<rlim_t>(most);
-    current.rlim_max = std::min(current.rlim_max, wanted);
-    current.rlim_cur = current.rlim_max;
-    ignore(::setrlimit(resource, &current), "lowering is always allowed");
-}
-
-void set_limits(const wire::SessionLimits& limits) {
-    limit(RLIMIT_NPROC, limits.processes);
-    limit(RLIMIT_NOFILE, limits.open_files);
-    // 1 and not 0: to the kernel 1 also means no core for a program that the machine's core_pattern
-    // pipes to, which would put a session's memory, credentials included, where others collect it.
-    limit(RLIMIT_CORE, 1);
-}
-
 // Standard input has nothing more to say; /dev/null in its place frees the pipe.
 void close_input(int input) {
     const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -378,7 +357,7 @@ int run_session(const SessionOptions& options) {
         log_line(loaded.error().text);
         return runner_exit::kSessionInvalid;
     }
-    set_limits(loaded->session.limits);
+    set_process_limits(loaded->session.limits);
     CapabilityPage capability;
     CapabilitySource source{options.input, signals->get(), options.capability_deadline};
     if (loaded->session.warm) {

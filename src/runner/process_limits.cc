@@ -1,0 +1,34 @@
+#include "runner/process_limits.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mosaic::runner {
+namespace {
+
+// Soft and hard.
+void limit(__rlimit_resource_t resource, int64_t most) {
+    rlimit current{};
+    if (::getrlimit(resource, &current) != 0) {
+        return;
+    }
+    const auto wanted = static_cast<rlim_t>(most);
+    current.rlim_max = std::min(current.rlim_max, wanted);
+    current.rlim_cur = current.rlim_max;
+    ignore(::setrlimit(resource, &current), "lowering is always allowed");
+}
+
+}  // namespace
+
+void set_process_limits(const wire::SessionLimits& limits) {
+    limit(RLIMIT_NPROC, limits.processes);
+    limit(RLIMIT_NOFILE, limits.open_files);
+    // 1 and not 0: to the kernel 1 also means no core for a program that the machine's core_pattern
+    // pipes to, which would put a session's memory, credentials included, where others collect it.
+    limit(RLIMIT_CORE, 1);
+}
+
+}  // namespace mosaic::runner

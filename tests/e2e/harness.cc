@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -198,6 +199,50 @@ std::vector<std::string> World::host_argv() const {
             data};
 }
 
+namespace {
+
+// Root's ids for the time of one spawn, where the tests' main left the way to them open: the host
+// is then started by root, and has to become the tests' user.
+class RootHost {
+  public:
+    RootHost() {
+        uid_t saved = 0;
+        REQUIRE(::getresuid(&user_, &user_, &saved) == 0);
+        group_ = ::getegid();
+        is_on_ = saved == 0 && user_ != 0;
+        if (is_on_) {
+            REQUIRE(::setresuid(0, 0, 0) == 0);
+            REQUIRE(::setresgid(0, 0, 0) == 0);
+        }
+    }
+
+    RootHost(const RootHost&) = delete;
+    RootHost& operator=(const RootHost&) = delete;
+
+    ~RootHost() {
+        if (is_on_) {
+            CHECK(::setresgid(group_, group_, group_) == 0);
+            CHECK(::setresuid(user_, user_, 0) == 0);
+            CHECK(::prctl(PR_SET_DUMPABLE, 1) == 0);
+        }
+    }
+
+    [[nodiscard]] bool is_on() const { return is_on_; }
+
+    [[nodiscard]] std::string user() const {
+        const passwd* entry = ::getpwuid(user_);
+        REQUIRE(entry != nullptr);
+        return entry->pw_name;
+    }
+
+  private:
+    uid_t user_ = 0;
+    gid_t group_ = 0;
+    bool is_on_ = false;
+};
+
+}  // namespace
+
 void World::spawn_host(const StartOptions& options) {
     write_config();
     const std::string notify_path = root + "/notify.sock";
@@ -222,6 +267,10 @@ void World::spawn_host(const StartOptions& options) {
     UniqueFd log(
         ::open((root + "/host.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     REQUIRE(log.valid());
+    const RootHost root_host;
+    if (root_host.is_on()) {
+        argv.insert(argv.end(), {"--user", root_host.user()});
+    }
     host_ =
         Child::start(argv, env, {.out = log.get(), .err = log.get(), .extra = options.inherited});
 }

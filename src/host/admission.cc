@@ -224,8 +224,8 @@ class Gatherer {
                         contract_,
                         parts_.probe.bwrap_version(),
                         *harness_version};
-        sandbox::GitFinding git = sandbox::look_at_git(
-            workspace_, settings().system.sandbox.git_common_dir, places());
+        sandbox::GitFinding git =
+            sandbox::look_at_git(workspace_, settings().system.sandbox.git_common_dir, places());
         auto plan = make_plan(facts, std::move(workspace_), std::move(git));
         if (!plan) {
             ignore(fail_with(facts_.sandbox, Refusal::sandbox_unavailable, plan.error().text),

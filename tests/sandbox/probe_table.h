@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -80,6 +81,29 @@ namespace detail {
 
 constexpr const char* kAbsent = "No such file or directory\n";
 constexpr const char* kReadOnly = "Read-only file system\n";
+
+// How many bytes a file of the host has; 0 when it isn't there.
+inline std::string size_of(const std::string& path) {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(path, none);
+    return std::to_string(none ? 0 : size) + "\n";
+}
+
+inline void add_machine(std::vector<Probe>& out) {
+    const std::vector<std::string> files = {"/etc/resolv.conf",
+                                            "/etc/hosts",
+                                            "/etc/nsswitch.conf",
+                                            "/etc/ssl/certs/ca-certificates.crt"};
+    std::string script = "for file in";
+    std::string expected;
+    for (const std::string& file : files) {
+        script += " " + file;
+        expected += size_of(file);
+    }
+    out.push_back({"names are resolved and servers trusted as outside",
+                   script + "; do cat $file 2>/dev/null | wc -c; done",
+                   expected});
+}
 
 inline void add_own(std::vector<Probe>& out, const ProbePlaces& p) {
     const std::string ws = shell_word(p.workspace);
@@ -326,6 +350,7 @@ inline void add_calls(std::vector<Probe>& out, const ProbePlaces& p) {
 inline std::vector<Probe> probe_table(const ProbePlaces& places) {
     std::vector<Probe> out;
     detail::add_own(out, places);
+    detail::add_machine(out);
     detail::add_hidden(out, places);
     detail::add_protected(out, places);
     detail::add_refused(out, places);

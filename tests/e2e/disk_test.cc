@@ -244,9 +244,9 @@ TEST_CASE("a workspace below /tmp works and the rest of /tmp stays hidden") {
     world.start();
     world.launch("coder");
     CHECK(trim(world.ask("coder",
-                         "cat inside; ls /tmp; ls " + pattern + "; echo scratch > /tmp/mine")) ==
-          "1" + pattern.substr(5) + "\nws");
-    CHECK(!exists("/tmp/mine"));
+                         "cat inside; ls /tmp; ls " + pattern + "; echo scratch > " + pattern +
+                             ".mine")) == "1" + pattern.substr(5) + "\nws");
+    CHECK(!exists(pattern + ".mine"));
     std::filesystem::remove_all(pattern);
 }
 

@@ -133,10 +133,10 @@ void add_routes_set(CLI::App& routes, Raw& raw) {
     set.add_option("--thinking", o.thinking, "One of the harness's thinking levels");
     CLI::Option* none = set.add_flag("--no-fallback", o.no_fallback, "Take the fallback away");
     for (CLI::Option* one :
-         {set.add_option("--fallback-harness", o.fallback_harness, "The same of the fallback"),
-          set.add_option("--fallback-provider", o.fallback_provider, ""),
-          set.add_option("--fallback-model", o.fallback_model, ""),
-          set.add_option("--fallback-thinking", o.fallback_thinking, "")}) {
+         {set.add_option("--fallback-harness", o.fallback_harness, "The fallback's harness"),
+          set.add_option("--fallback-provider", o.fallback_provider, "The fallback's provider"),
+          set.add_option("--fallback-model", o.fallback_model, "The fallback's model"),
+          set.add_option("--fallback-thinking", o.fallback_thinking, "The fallback's level")}) {
         one->excludes(none);
     }
 }

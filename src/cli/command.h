@@ -42,6 +42,7 @@ int run_sandbox_show(const Context& context);
 int run_sandbox_shell(const Context& context);
 int run_doctor(const Context& context);
 int run_init(const Context& context);
+int run_service_install(const Context& context);
 int run_version(const Context& context);
 
 // ---- what they share ----

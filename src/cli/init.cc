@@ -145,19 +145,6 @@ struct Report {
     std::vector<std::string> kept;
 };
 
-Result<void> make_directories(const std::string& path) {
-    for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-        const std::string part = path.substr(0, end);
-        // Only we may write what configures us, whatever the umask.
-        if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
-            return fail_sys(errno, part);
-        }
-        if (end == std::string::npos) {
-            return {};
-        }
-    }
-}
-
 Result<void> write_new(Report& report, const std::string& path, std::string_view content) {
     struct stat there {};
 
@@ -167,7 +154,7 @@ Result<void> write_new(Report& report, const std::string& path, std::string_view
     }
     const size_t slash = path.rfind('/');
     const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash);
-    MOSAIC_TRY(make_directories(directory));
+    MOSAIC_TRY(process::make_directories(directory));
     MOSAIC_TRY_ASSIGN(const UniqueFd parent, process::open_directory(directory));
     if (auto made = process::create_file(parent.get(), path.substr(slash + 1), content, 0600);
         !made) {
@@ -184,7 +171,7 @@ Result<void> make_workspace(Report& report, const std::string& path) {
         report.kept.push_back(path);
         return {};
     }
-    MOSAIC_TRY(make_directories(path));
+    MOSAIC_TRY(process::make_directories(path));
     report.wrote.push_back(path);
     return {};
 }

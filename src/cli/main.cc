@@ -15,7 +15,8 @@ using mosaic::cli::Verb;
 
 bool needs_place(Verb verb) {
     return verb != Verb::version && verb != Verb::init && verb != Verb::doctor &&
-           verb != Verb::sandbox_show && verb != Verb::sandbox_shell;
+           verb != Verb::service_install && verb != Verb::sandbox_show &&
+           verb != Verb::sandbox_shell;
 }
 
 int run(const Context& context) {
@@ -61,6 +62,8 @@ int run(const Context& context) {
             return run_sandbox_shell(context);
         case Verb::doctor:
             return run_doctor(context);
+        case Verb::service_install:
+            return run_service_install(context);
         case Verb::init:
             return run_init(context);
         case Verb::version:

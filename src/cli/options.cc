@@ -210,6 +210,26 @@ void add_init(CLI::App& app, Raw& raw) {
     }
 }
 
+// The programs that can be pinned are the harness modules' own, so their options aren't known here:
+// they stay over as words.
+void add_service(CLI::App& app, Raw& raw) {
+    CLI::App& service = *app.add_subcommand("service", "The host as a service of systemd");
+    service.require_subcommand(1);
+    CLI::App& install = add(service,
+                            raw,
+                            Verb::service_install,
+                            "install",
+                            "Write the user unit mosaic-host@.service; --PROGRAM PATH pins a "
+                            "harness's program, else the one in PATH is");
+    install.add_flag("--print", raw.options.print_only, "Print the unit and write nothing");
+    install.add_flag("--pm", raw.options.pm, "Have the service launch the PM, too");
+    install.allow_extras();
+    install.callback([&raw, &install] {
+        raw.options.verb = Verb::service_install;
+        raw.options.names = install.remaining();
+    });
+}
+
 void add_machine_commands(CLI::App& app, Raw& raw) {
     CLI::App& sandbox = *app.add_subcommand("sandbox", "What a session's sandbox holds");
     sandbox.require_subcommand(1);
@@ -229,6 +249,7 @@ void add_machine_commands(CLI::App& app, Raw& raw) {
         ->required();
     add(app, raw, Verb::doctor, "doctor", "Check what this machine needs, with remedies");
     add_init(app, raw);
+    add_service(app, raw);
     add(app, raw, Verb::version, "version", "Print the version");
 }
 

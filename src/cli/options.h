@@ -33,6 +33,7 @@ enum class Verb {
     sandbox_show,
     sandbox_shell,
     doctor,
+    service_install,
     init,
     version,
 };
@@ -82,7 +83,10 @@ struct Options {
     std::optional<std::vector<std::string>> typed;
     std::vector<ModelCapacity> capacities;
     std::optional<int64_t> account_max;
-    std::vector<std::string> names;  // instances set: instances; plugins set: modules
+    // instances set: instances; plugins set: modules; service install: --PROGRAM PATH words
+    std::vector<std::string> names;
+    bool print_only = false;  // service install
+    bool pm = false;          // service install
 };
 
 // Either options, or what to say and how to exit: the help (exit 0, with its newline) or what is

@@ -216,6 +216,18 @@ Result<UniqueFd> open_private_directory(int parent, const std::string& name) {
     return directory;
 }
 
+Result<void> make_directories(const std::string& path) {
+    for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+        const std::string part = path.substr(0, end);
+        if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+            return fail_sys(errno, part);
+        }
+        if (end == std::string::npos) {
+            return {};
+        }
+    }
+}
+
 Result<UniqueFd> make_private_directory(int parent, const std::string& name) {
     MOSAIC_TRY(check_segment(name));
     if (::mkdirat(parent, name.c_str(), 0700) != 0 && errno != EEXIST) {

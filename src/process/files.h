@@ -25,6 +25,10 @@ namespace mosaic::process {
 // The same, made with mode 0700 when it doesn't exist.
 [[nodiscard]] Result<UniqueFd> make_private_directory(int parent, const std::string& name);
 
+// The directory at an absolute path and all that leads to it, made with mode 0700 whatever the
+// umask; what exists stays as it is.
+[[nodiscard]] Result<void> make_directories(const std::string& path);
+
 // Reads a regular file below `parent` (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
 // O_NONBLOCK): no link, no FIFO, no device, at most `bytes_max` bytes (Code::too_large past it).
 [[nodiscard]] Result<std::string> read_file_beneath(int parent,

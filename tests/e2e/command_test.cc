@@ -135,3 +135,21 @@ TEST_CASE("what isn't a command line is said in JSON too when that was asked for
     CHECK(text(said, "error") == "usage");
     CHECK_CONTAINS(text(said, "message"), "lunch");
 }
+
+TEST_CASE("service install writes a unit that pins what the shell finds") {
+    World world;
+    world.write_config();
+    const std::string unit = world.root + "/xdg/systemd/user/mosaic-host@.service";
+    const Finished printed = world.mosaic({"service", "install", "--print"});
+    CHECK(printed.exit.code == 0);
+    CHECK(!exists(unit));
+    CHECK_CONTAINS(printed.out, "ExecStart=" + world.prefix() + "/bin/mosaic-host --business %i");
+    CHECK_CONTAINS(printed.out, "PATH=" + world.prefix() + "/bin:");
+    // No module that is on has such a program.
+    const Finished unknown = world.mosaic({"service", "install", "--nosuch", "/bin/true"});
+    CHECK(unknown.exit.code == 1);
+    CHECK_CONTAINS(unknown.err, "nosuch");
+    CHECK(!exists(unit));
+    CHECK(world.mosaic({"service", "install"}).exit.code == 0);
+    CHECK(read_text(unit) == printed.out);
+}

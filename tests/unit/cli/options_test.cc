@@ -210,6 +210,16 @@ TEST_CASE("a word that is no command is named") {
     CHECK(parsed.text.find("\"lunch\"") != std::string::npos);
 }
 
+TEST_CASE("a service pins programs by options that no one else knows") {
+    const Options o =
+        good({"service", "install", "--print", "--claude", "/opt/c", "--config", "/s", "--pm"});
+    CHECK(o.verb == Verb::service_install);
+    CHECK(o.print_only);
+    CHECK(o.pm);
+    CHECK(o.config == "/s");
+    CHECK(o.names == std::vector<std::string>{"--claude", "/opt/c"});
+}
+
 TEST_CASE("the version is asked for as a command or as an option") {
     CHECK(good({"version"}).verb == Verb::version);
     CHECK(good({"--version"}).verb == Verb::version);

@@ -31,7 +31,7 @@ void check(const config::Business& business) {
             FUZZ_CHECK(business.roles.contains(listed));
         }
         for (const config::ModelLimit& model : business.launch->models) {
-            FUZZ_CHECK(model.max > 0);
+            FUZZ_CHECK(model.max >= 0);
         }
     }
 }

@@ -50,7 +50,7 @@ class Server {
     // A listening socket that isn't accepted from, for want of descriptors.
     struct Pause {
         bool on = false;
-        bool told = false;  // since it was last accepted from
+        bool told = false;  // since it last had nobody waiting
     };
 
     [[nodiscard]] Result<void> start();

@@ -49,12 +49,14 @@ bool Server::accept_one(bool admin) {
         if (errno == EINTR || errno == ECONNABORTED) {
             return true;
         }
-        if (errno != EAGAIN) {
+        if (errno == EAGAIN) {
+            // Nobody waits any more: the next time is news.
+            (admin ? admin_pause_ : bus_pause_).told = false;
+        } else {
             ignore(pause_accepting(admin, errno), "epoll_ctl on a descriptor that is watched");
         }
         return false;
     }
-    (admin ? admin_pause_ : bus_pause_).told = false;
     if (admin) {
         admit_human(std::move(fd));
     } else {

@@ -267,10 +267,29 @@ Result<std::string> read_tail_beneath(int parent, const std::string& name, uint6
     }
     const auto size = static_cast<uint64_t>(info.st_size);
     const uint64_t skipped = size > bytes_max ? size - bytes_max : 0;
-    if (::lseek(file.get(), static_cast<off_t>(skipped), SEEK_SET) < 0) {
-        return fail_sys(errno, name);
+    if (!S_ISREG(info.st_mode)) {
+        return fail(Code::unsafe, name + " is not a regular file");
     }
-    return read_regular(file, name, bytes_max);
+    std::string text(static_cast<size_t>(size - skipped), '\0');
+    size_t filled = 0;
+    while (filled < text.size()) {
+        const ssize_t got = ::pread(file.get(),
+                                    text.data() + filled,
+                                    text.size() - filled,
+                                    static_cast<off_t>(skipped + filled));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return fail_sys(errno, "read " + name);
+        }
+        if (got == 0) {
+            break;  // cut meanwhile
+        }
+        filled += static_cast<size_t>(got);
+    }
+    text.resize(filled);
+    return text;
 }
 
 Result<std::string> read_file_in(int parent, const std::string& name, uint64_t bytes_max) {

@@ -166,7 +166,9 @@ TEST_CASE("send --wait exits 1 when no reply came in time, and still tells the i
     const Finished done = at(scratch, {"send", "coder", "x", "--wait", "0.05", "--json"});
     CHECK(done.exit_code == 1);
     CHECK(done.out == "{\"id\":\"m1\",\"reply\":null}\n");
-    CHECK(done.err == "mosaic: no reply to m1 from coder came in time\n");
+    CHECK(done.err ==
+          "mosaic: note: coder isn't running; the message waits for its launch\n"
+          "mosaic: no reply to m1 from coder came in time\n");
 }
 
 TEST_CASE("a reply in text can't reach the terminal's controls") {
@@ -279,7 +281,7 @@ TEST_CASE("events prints batches until there are no more") {
     CHECK(json::dump(requests[2].args) == R"({"since":9,"follow":false})");
 }
 
-TEST_CASE("events --follow prints what comes and ends with the broker") {
+TEST_CASE("events --follow prints what comes and ends with the host") {
     const Scratch scratch;
     Exchange last = ok("events", R"({"events":[{"seq":2,"at":"T","type":"y"}],"next":2})");
     last.closes = true;

@@ -233,6 +233,15 @@ std::vector<wire::Request> Server::requests() {
 // Runs on the thread: no doctest here, what is wrong shows in what the client gets.
 void Server::serve(int listener) {
     const UniqueFd client(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+
+    // Before the connection closes nobody can connect again: the host is gone.
+    struct Gone {
+        int listener;
+
+        ~Gone() { ::shutdown(listener, SHUT_RDWR); }
+    };
+
+    const Gone gone{listener};
     wire::LineBuffer lines(size_t{1} << 20U);
     size_t at = 0;
     while (client.valid() && at < script_.size()) {

@@ -119,19 +119,21 @@ int run_stop(const Context& context) {
     if (!args) {
         return report(context, args.error());
     }
-    auto client = connect_admin(context);
-    if (!client) {
-        return stop_without_host(context, *args);
-    }
-    const auto result =
-        ask(context,
-            *client,
-            {"stop", args->to_value(), milliseconds(args->timeout_ms + kStopMarginMs)});
-    if (!result) {
+    const Duration within = milliseconds(args->timeout_ms + kStopMarginMs);
+    for (auto client = connect_admin(context); client; client = connect_admin(context)) {
+        const auto reply = client->call("stop", args->to_value(), within);
+        if (!reply && reply.error().code == Code::unavailable) {
+            // The broker died over it: there is another soon, or it died with its host.
+            continue;
+        }
+        if (reply && reply->ok) {
+            return print_stop(context, reply->result);
+        }
+        const int code = reply ? report(context, *reply) : report(context, reply.error());
         name_threads(context);
-        return result.error();
+        return code;
     }
-    return print_stop(context, *result);
+    return stop_without_host(context, *args);
 }
 
 }  // namespace mosaic::cli

@@ -124,6 +124,13 @@ World::~World() {
         }
     }
     std::vector<pid_t> left = processes();
+    if (killed_) {
+        // A host's broker and helpers die with it, but not in the same moment; nothing else may.
+        std::erase_if(left, [](pid_t pid) {
+            const std::string line = read_text("/proc/" + std::to_string(pid) + "/cmdline");
+            return line.starts_with("mosaic-broker") && wait_gone(pid);
+        });
+    }
     if (!unwinding) {
         std::string names;
         for (const pid_t pid : left) {
@@ -271,6 +278,7 @@ void World::spawn_host(const StartOptions& options) {
     if (root_host.is_on()) {
         argv.insert(argv.end(), {"--user", root_host.user()});
     }
+    killed_ = false;
     host_ =
         Child::start(argv, env, {.out = log.get(), .err = log.get(), .extra = options.inherited});
 }
@@ -322,6 +330,7 @@ void World::stop() {
 void World::kill() {
     host_.signal(SIGKILL);
     REQUIRE(host_.wait().has_value());
+    killed_ = true;
 }
 
 Finished World::mosaic(std::vector<std::string> arguments, int timeout_ms) const {

@@ -141,6 +141,7 @@ class World {
     [[nodiscard]] bool failed() const;
 
     std::string prefix_;
+    bool killed_ = false;  // the last host, by kill(), and no other has been started since
     Child host_;
     UniqueFd notify_;
 };

@@ -82,19 +82,15 @@ class Repository {
 
     [[nodiscard]] const std::string& common() const { return common_; }
 
+    // Read-only as a whole, and in it what a commit writes. Not the other way round: a file that a
+    // session may make beside them is obeyed by its owner's git (`commondir` names other settings),
+    // and a settings file that was laid on top goes when its owner's git renames a new one there.
     void add_to(GitFinding& out) {
-        add(out, BindKind::read_write_fd, "", "the repository of the worktree", common_fd_);
-        add(out, BindKind::read_only_fd, "/hooks", "hooks run for its owner", hooks_);
-        add(out,
-            BindKind::read_only_fd,
-            "/config",
-            "its settings are obeyed for its owner",
-            config_);
-        add(out,
-            BindKind::read_only_fd,
-            "/modules",
-            "submodules have hooks of their own",
-            modules_);
+        add(out, BindKind::read_only_fd, common_, "the repository of the worktree", common_fd_);
+        add(out, BindKind::read_write_fd, common_ + "/objects", "git commits", objects_);
+        add(out, BindKind::read_write_fd, common_ + "/refs", "git commits", refs_);
+        add(out, BindKind::read_write_fd, common_ + "/logs", "git commits", logs_);
+        add(out, BindKind::read_write_fd, real_, "what git keeps of the worktree", real_fd_);
     }
 
   private:
@@ -103,9 +99,11 @@ class Repository {
     std::string real_;    // <common>/worktrees/<name>
     std::string common_;
     UniqueFd common_fd_;
-    UniqueFd hooks_;
+    UniqueFd objects_;
+    UniqueFd refs_;
+    UniqueFd logs_;  // none where git keeps no reflogs
+    UniqueFd real_fd_;
     UniqueFd config_;
-    UniqueFd modules_;
 
     std::string find() {
         const auto real = process::real_path(gitdir_);
@@ -138,15 +136,14 @@ class Repository {
         if (!common_fd_.valid()) {
             return common_ + " can't be opened";
         }
-        hooks_ = open_itself(common_fd_.get(), "hooks", S_IFDIR);
         config_ = open_itself(common_fd_.get(), "config", S_IFREG);
-        modules_ = open_itself(common_fd_.get(), "modules", S_IFDIR);
-        if (!hooks_.valid()) {
-            return common_ + "/hooks is no directory; an empty one will do";
-        }
-        const bool repository = open_itself(common_fd_.get(), "objects", S_IFDIR).valid() &&
-                                open_itself(common_fd_.get(), "refs", S_IFDIR).valid();
-        return config_.valid() && repository ? "" : common_ + " is no git repository";
+        objects_ = open_itself(common_fd_.get(), "objects", S_IFDIR);
+        refs_ = open_itself(common_fd_.get(), "refs", S_IFDIR);
+        logs_ = open_itself(common_fd_.get(), "logs", S_IFDIR);
+        const UniqueFd worktrees = open_itself(common_fd_.get(), "worktrees", S_IFDIR);
+        real_fd_ = open_itself(worktrees.get(), name_of(real_).c_str(), S_IFDIR);
+        const bool repository = config_.valid() && objects_.valid() && refs_.valid();
+        return repository && real_fd_.valid() ? "" : common_ + " is no git repository";
     }
 
     // With that extension each worktree has settings of its own, where a session could write.
@@ -160,12 +157,14 @@ class Repository {
                    : "";
     }
 
-    void add(
-        GitFinding& out, BindKind kind, const char* below, const char* reason, UniqueFd& fd) const {
+    static void add(GitFinding& out,
+                    BindKind kind,
+                    const std::string& path,
+                    const char* reason,
+                    UniqueFd& fd) {
         if (!fd.valid()) {
             return;
         }
-        const std::string path = common_ + below;
         out.binds.push_back(Bind{.kind = kind,
                                  .source = path,
                                  .dest = path,

@@ -24,7 +24,7 @@ struct Clone {
         scratch.file("main/.git/worktrees/ws/commondir", "../..\n");
         scratch.file("main/.git/worktrees/ws/gitdir", ws + "/.git\n");
         scratch.file("main/.git/config", "[core]\n\tbare = false\n");
-        for (const char* name : {"hooks", "objects", "refs"}) {
+        for (const char* name : {"objects", "refs"}) {
             scratch.directory(std::string("main/.git/") + name);
         }
     }
@@ -46,20 +46,23 @@ void check_unbound(const GitFinding& finding, const std::string& problem) {
 
 }  // namespace
 
-TEST_CASE("a worktree's repository is bound with its hooks and settings read-only on top") {
+TEST_CASE("a worktree's repository is bound read-only, with what a commit writes on top") {
     const Clone clone;
-    clone.scratch.directory("main/.git/modules");
+    clone.scratch.directory("main/.git/logs");
     const GitFinding finding = clone.look();
     CHECK(finding.warning.empty());
-    REQUIRE(finding.binds.size() == 4);
-    REQUIRE(finding.fds.size() == 4);
-    const std::vector<std::string> dests = {
-        clone.common, clone.common + "/hooks", clone.common + "/config", clone.common + "/modules"};
+    REQUIRE(finding.binds.size() == 5);
+    REQUIRE(finding.fds.size() == 5);
+    const std::vector<std::string> dests = {clone.common,
+                                            clone.common + "/objects",
+                                            clone.common + "/refs",
+                                            clone.common + "/logs",
+                                            clone.admin};
     for (size_t i = 0; i < dests.size(); ++i) {
         CHECK(finding.binds[i].dest == dests[i]);
         CHECK(finding.binds[i].source == dests[i]);
         CHECK(finding.binds[i].fd == kGitFdFirst + static_cast<int>(i));
-        CHECK(finding.binds[i].kind == (i == 0 ? BindKind::read_write_fd : BindKind::read_only_fd));
+        CHECK(finding.binds[i].kind == (i == 0 ? BindKind::read_only_fd : BindKind::read_write_fd));
     }
 }
 
@@ -67,7 +70,7 @@ TEST_CASE("a relative gitdir is read from the workspace") {
     const Clone clone;
     clone.scratch.file("ws/.git", "gitdir: ../main/.git/worktrees/ws\n");
     clone.scratch.file("main/.git/worktrees/ws/gitdir", "../../../../ws/.git\n");
-    CHECK(clone.look().binds.size() == 3);
+    CHECK(clone.look().binds.size() == 4);
 }
 
 TEST_CASE("without the option nothing is bound and the warning says what to do") {
@@ -124,7 +127,7 @@ TEST_CASE("only the directory that holds the worktrees can be the repository") {
 }
 
 TEST_CASE("links in a repository are not bound") {
-    for (const char* name : {"hooks", "config", "objects", "refs"}) {
+    for (const char* name : {"config", "objects", "refs"}) {
         CAPTURE(name);
         const Clone clone;
         clone.scratch.directory("secret");
@@ -135,8 +138,8 @@ TEST_CASE("links in a repository are not bound") {
     }
     const Clone clone;
     clone.scratch.directory("secret");
-    clone.scratch.link(clone.scratch / "secret", "main/.git/modules");
-    CHECK(clone.look().binds.size() == 3);
+    clone.scratch.link(clone.scratch / "secret", "main/.git/logs");
+    CHECK(clone.look().binds.size() == 4);
 }
 
 TEST_CASE("a repository in a place that no workspace may be in is not bound") {
@@ -147,7 +150,7 @@ TEST_CASE("a repository in a place that no workspace may be in is not bound") {
     // Another instance's workspace is what its owner has allowed.
     const std::vector<Place> other = {
         Place{.path = clone.scratch / "main", .what = std::string(kWorkspaceOf) + "pm,"}};
-    CHECK(clone.look(true, other).binds.size() == 3);
+    CHECK(clone.look(true, other).binds.size() == 4);
 }
 
 TEST_CASE("settings of a worktree's own keep a repository from being bound") {

@@ -128,16 +128,19 @@ class Copy {
         }
     }
 
-    // All that is there now. False at the end: nobody has the terminal open any more.
+    // What is there now, but not for ever: a program that prints faster than we do must not keep
+    // keys and signals from their turn. False at the end: nobody has the terminal open any more.
     Result<bool> print_output() {
+        constexpr int kChunksAtOnce = 16;
         std::array<char, kChunk> buffer{};
-        for (;;) {
+        for (int i = 0; i < kChunksAtOnce; ++i) {
             const ssize_t got = ::read(pty_.master.get(), buffer.data(), buffer.size());
             if (got <= 0) {
                 return got < 0 && errno == EAGAIN;
             }
             MOSAIC_TRY(print_all({buffer.data(), static_cast<size_t>(got)}));
         }
+        return true;
     }
 
     // What was written before the exit may still be on its way through the kernel.

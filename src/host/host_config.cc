@@ -28,6 +28,9 @@ void Host::take_config() {
             }
             log_line(outcome->news.event + " by " + outcome->by +
                      (outcome->replaced ? "" : ": nothing is another value"));
+            if (outcome->by_session) {
+                outcome->result->warnings.clear();  // they name paths and variables of the host
+            }
             broker_->reply(wire::reply_ok(outcome->request, outcome->result->to_value()));
             continue;
         }

@@ -13,6 +13,7 @@
 #include "base/secret.h"
 #include "host/log.h"
 #include "process/pidfd.h"
+#include "process/proc.h"
 #include "wire/limits.h"
 
 namespace mosaic::host {
@@ -204,8 +205,12 @@ void BrokerLink::on_watch(uint32_t generation) {
         silent_looks_ = 0;
         return;
     }
-    // The first look at a broker that was started since the timer was set proves nothing yet.
-    const bool silent = generation == generation_ && !std::exchange(heard_, false);
+    // The first look at a broker that was started since the timer was set proves nothing yet. Nor
+    // does one that waits for its disk (state D): it isn't at fault, and no signal ends that wait.
+    const auto stat = process::read_stat(child_->pid());
+    const bool waits_for_disk = stat && stat->state == 'D';
+    const bool silent =
+        generation == generation_ && !std::exchange(heard_, false) && !waits_for_disk;
     silent_looks_ = silent ? silent_looks_ + 1 : 0;
     const uint32_t most =
         state_ == State::starting ? kBrokerSilentLooksMaxAtStart : kBrokerSilentLooksMax;
@@ -352,7 +357,12 @@ void BrokerLink::handle_reply(const Reply& reply) {
 }
 
 void BrokerLink::on_config_reply(const Reply& reply) {
-    if (!reply.ok && config_.news && reply.error == to_string(BusError::storage_unavailable)) {
+    const bool unrecorded = !reply.ok && reply.error == to_string(BusError::storage_unavailable);
+    if (unrecorded && requests_.waits(Kind::config)) {
+        log_line("the broker can't record a change of the configuration: " + reply.message);
+        return;  // the last one counts, and brings its own news
+    }
+    if (unrecorded && config_.news) {
         // The configuration counts whether or not its event can be kept.
         log_line("the broker can't record " + config_.news->event + ": " + reply.message);
         config_.news.reset();

@@ -105,8 +105,15 @@ void BrokerLink::start() {
 
 void BrokerLink::shut_down() {
     stopping_ = true;
-    if (control_.valid()) {
-        // The broker sees the end of file, finishes what it has read, and exits.
+    shut_when_sent();
+}
+
+// What still is to be sent goes first: on a socket that is shut it would fail, and the broker with
+// it. Then the broker sees the end of file, finishes what it has read, and exits.
+void BrokerLink::shut_when_sent() {
+    const bool sent = send_op_.idle() && to_send_.empty() && sent_ == sending_.size();
+    if (stopping_ && !shut_ && sent && control_.valid()) {
+        shut_ = true;
         ::shutdown(control_.get(), SHUT_WR);
     }
 }
@@ -259,7 +266,7 @@ void BrokerLink::send_text(std::string text) {
 }
 
 void BrokerLink::send_more() {
-    if (!send_op_.idle() || !control_.valid() || state_ == State::down) {
+    if (!send_op_.idle() || !control_.valid() || state_ == State::down || shut_) {
         return;
     }
     if (sent_ == sending_.size()) {
@@ -285,6 +292,7 @@ void BrokerLink::on_send_done() {
         sent_ = 0;
     }
     send_more();
+    shut_when_sent();
     restart_when_quiet();
 }
 

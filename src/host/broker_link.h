@@ -136,6 +136,7 @@ class BrokerLink {
     void send_end(Pending pending);
     void send_text(std::string text);
     void send_more();
+    void shut_when_sent();
     void lose(const std::string& why);
     void watch();
     void restart_when_quiet();
@@ -164,6 +165,7 @@ class BrokerLink {
     State state_ = State::down;
     bool running_ = false;   // a child exists
     bool stopping_ = false;  // no restart
+    bool shut_ = false;      // nothing more is sent
     uint32_t restarts_ = 0;
     uint32_t generation_ = 0;
     bool watching_ = false;      // a timer for the next look is set

@@ -45,6 +45,8 @@ class ConfigKeeper {
 
     // The host stops: what hasn't begun is answered host-stopping.
     void give_up();
+    // No change is under way or to be told of.
+    [[nodiscard]] bool quiet() const { return writing_ == nullptr && outcomes_.empty(); }
 
     // Takes the result when it is one of its own.
     bool settle(const ChildResult& result);

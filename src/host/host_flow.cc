@@ -346,7 +346,7 @@ void Host::begin_stop() {
 
 void Host::stop_when_over() {
     if (state_ == State::stopping && runs_->active() == 0 && broker_->ends_waiting() == 0 &&
-        store_->quiet() && log_->quiet()) {
+        store_->quiet() && log_->quiet() && config_->quiet()) {
         state_ = State::finishing;
         broker_->shut_down();
     }

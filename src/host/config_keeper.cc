@@ -288,7 +288,7 @@ bool ConfigKeeper::settle(const ChildResult& result) {
 }
 
 void ConfigKeeper::do_reload(const Task& task) {
-    auto fresh = read_settings(settings_.source);
+    auto fresh = read_settings(settings_.source, &settings_);
     if (!fresh) {
         return refuse(task, to_string(BusError::config_invalid), fresh.error().text);
     }

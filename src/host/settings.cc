@@ -48,16 +48,20 @@ void load_modules(Settings& settings) {
     }
 }
 
-Result<Settings> read_settings(const SettingsSource& source) {
+Result<Settings> read_settings(const SettingsSource& source, const Settings* living) {
     Settings out;
     out.source = source;
     out.env = source.env;
     MOSAIC_TRY_ASSIGN(out.system, config::load_system(source.config, source.env, &out.system_text));
     MOSAIC_TRY_ASSIGN(out.business,
                       config::load_business(source.business, out.system, &out.business_text));
-    MOSAIC_TRY_ASSIGN(out.programs, find_programs());
-    if (const auto self = process::real_path("/proc/self/exe")) {
-        out.shipped = harness::shipped_directory(*self);
+    if (living != nullptr) {
+        out.programs = living->programs;
+        out.shipped = living->shipped;
+    } else {
+        MOSAIC_TRY_ASSIGN(out.programs, find_programs());
+        MOSAIC_TRY_ASSIGN(const std::string self, process::real_path("/proc/self/exe"));
+        out.shipped = harness::shipped_directory(self);
     }
     load_modules(out);
     MOSAIC_TRY_ASSIGN(out.layout, sandbox::read_layout());

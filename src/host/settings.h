@@ -54,8 +54,10 @@ struct Settings {
 };
 
 // Reads the files, the modules and what this machine has. Says on the log what doesn't keep a host
-// from running. Everything but `stages` and `places`.
-[[nodiscard]] Result<Settings> read_settings(const SettingsSource& source);
+// from running. Everything but `stages` and `places`. `living` are those of the host that runs, if
+// any: its programs are where they were, also when an update has replaced the host's own file.
+[[nodiscard]] Result<Settings> read_settings(const SettingsSource& source,
+                                             const Settings* living = nullptr);
 
 // The same settings once more, to make changed ones of them.
 [[nodiscard]] Result<Settings> copy_settings(const Settings& settings);

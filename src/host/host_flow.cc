@@ -245,7 +245,8 @@ void Host::take_children() {
             }
             consider_waiting(true);
         } else if (versions_->settle(*result)) {
-            consider_waiting(true);
+            // Not again: these have waited for no try of the sandbox, which may be in doubt by now.
+            consider_waiting(false);
         } else {
             ignore(config_->settle(*result), "its outcome is taken later in this tick");
         }

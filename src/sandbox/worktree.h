@@ -23,7 +23,7 @@ struct GitFinding {
     // Why git won't work in the session, and what to do; empty: it will, as far as this matters.
     std::string warning;
     // The repository, read-only, with what a commit writes on top: objects, refs, logs and the
-    // worktree's own directory. Bound by descriptor, for others may change what lies there meanwhile.
+    // worktree's own directory. By descriptor, for others may change what lies there meanwhile.
     std::vector<Bind> binds;
     std::vector<UniqueFd> fds;  // of the binds, in their order, from kGitFdFirst on
 };

@@ -25,7 +25,8 @@ struct Connection {
     [[nodiscard]] size_t outstanding() const { return waits + forwards; }
 
     [[nodiscard]] bool may_ask_more() const {
-        return caller.kind == Caller::Kind::host || outstanding() < limits::kBusOutstandingMax;
+        return !former &&
+               (caller.kind == Caller::Kind::host || outstanding() < limits::kBusOutstandingMax);
     }
 
     [[nodiscard]] size_t unsent() const { return out.size() - sent; }
@@ -48,6 +49,7 @@ struct Connection {
     bool ended = false;      // the peer writes no more
     bool hung_up = false;    // the peer is gone
     bool closing = false;    // one last write, then close
+    bool former = false;     // of a human who isn't any more: gets the host's answers, then close
     uint32_t armed = 0;      // what epoll watches it for
 };
 

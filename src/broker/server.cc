@@ -352,7 +352,8 @@ void Server::follow_human() {
     human_ = core_.config().human;
     for (const auto& [id, connection] : connections_) {
         if (connection->caller.kind == Caller::Kind::human) {
-            connection->closing = true;
+            // Who changed the name with a request of his own still hears what came of it.
+            connection->former = true;
             touched_.insert(id);
         }
     }
@@ -395,6 +396,9 @@ void Server::flush(Connection& connection) {
 bool Server::is_over(const Connection& connection) const {
     if (connection.closing || connection.unsent() > limits::kUnreadBytesMax) {
         return true;
+    }
+    if (connection.former) {
+        return connection.hung_up || (connection.forwards == 0 && connection.unsent() == 0);
     }
     if (connection.has_lines && connection.may_ask_more()) {
         return false;  // what it asked before it went still counts

@@ -142,6 +142,22 @@ TEST_CASE("another human in the configuration ends the connections of the one be
     CHECK(world.admin()->ask("message.send", letter({"robin", ""}, "x").to_value()).ok);
 }
 
+TEST_CASE("a human who changes that name with a request of his own hears what came of it") {
+    World world;
+    world.start_configured();
+    const auto human = world.admin();
+    const int64_t id = human->post("reload", kNothing);
+    const auto asked = world.host->wait_request();
+    REQUIRE(asked.verb == "reload");
+    auto config = acme();
+    config.human = "robin";
+    // The new configuration is in force a turn before the answer comes.
+    REQUIRE(world.host->ask("config", config.to_value()).ok);
+    world.host->answer(wire::reply_ok(asked.id, kNothing));
+    CHECK(human->wait_reply(id).ok);
+    CHECK(human->closed());
+}
+
 TEST_CASE("many requests at once are one commit each turn, and all are answered in order") {
     World world;
     world.start_configured();

@@ -1,13 +1,19 @@
 #include "runner/process_limits.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/unique_fd.h"
 
 namespace mosaic::runner {
 namespace {
+
+constexpr std::string_view kOomScore = "500";  // as the host writes for the sandbox
 
 // Soft and hard.
 void limit(__rlimit_resource_t resource, int64_t most) {
@@ -29,6 +35,15 @@ void set_process_limits(const wire::SessionLimits& limits) {
     // 1 and not 0: to the kernel 1 also means no core for a program that the machine's core_pattern
     // pipes to, which would put a session's memory, credentials included, where others collect it.
     limit(RLIMIT_CORE, 1);
+}
+
+void go_first_when_memory_runs_out() {
+    const UniqueFd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+    if (!file.valid()) {
+        return;
+    }
+    ignore(::write(file.get(), kOomScore.data(), kOomScore.size()),
+           "refused where a higher score was inherited, which will do");
 }
 
 }  // namespace mosaic::runner

@@ -341,6 +341,7 @@ void close_input(int input) {
 }  // namespace
 
 int run_session(const SessionOptions& options) {
+    go_first_when_memory_runs_out();
     harden();
     auto signals = take_over_signals();
     if (!signals) {

@@ -59,6 +59,7 @@ int wait_for(pid_t shell) {
 int run_shell(const std::string& run_directory) {
     // The sandbox around us may be killed, and with it everything in here goes.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    go_first_when_memory_runs_out();
     const auto loaded = load_run(run_directory);
     if (!loaded) {
         log_line(loaded.error().text);

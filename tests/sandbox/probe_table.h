@@ -379,6 +379,9 @@ inline std::vector<Probe> runner_table(const RunnerPlaces& p) {
                    "processes " + std::to_string(p.processes) + "\nfiles " +
                        std::to_string(p.open_files) +
                        "\ncore 1\naddress space unlimited\nfile size unlimited\n"});
+    out.push_back({"when memory runs out sessions go before the host",
+                   "cat /proc/self/oom_score_adj",
+                   "500\n"});
     out.push_back({"abstract sockets outside are out of reach",
                    calls + "connect " + shell_word(p.abstract_socket),
                    "connect EPERM\n"});

@@ -1,6 +1,10 @@
 // Goal: a session starts only on what it was given, claims its role, and ends with the exit code
 // that tells why. Method: the real program, its host and its broker played by the test.
 
+#include <sys/resource.h>
+
+#include <algorithm>
+
 #include "kernel/runner/scene.h"
 #include "wire/codes.h"
 
@@ -101,24 +105,23 @@ TEST_CASE("a session file that can't be used is named with what is wrong") {
     CHECK(s.err().find("session.json") != std::string::npos);
 }
 
-TEST_CASE("a missing part of the run directory ends the session as invalid") {
-    Scene s;
-    const char* gone = "";
-    SUBCASE("policy") {
-        gone = "/bundle/policy.json";
+TEST_CASE("a missing part of the run directory, or a link, ends the session as invalid") {
+    for (const std::string part : {"/bundle/policy.json", "/rw/turns", "/rw/io"}) {
+        for (const bool link : {false, true}) {
+            CAPTURE(part);
+            CAPTURE(link);
+            Scene s;
+            const std::string path = s.run_directory + part;
+            if (link) {
+                std::filesystem::rename(path, s.root + "/elsewhere");
+                std::filesystem::create_symlink(s.root + "/elsewhere", path);
+            } else {
+                std::filesystem::remove_all(path);
+            }
+            s.start({.prefix = {}, .env = {}, .capability = false});
+            CHECK(s.exit().exit_code == runner_exit::kSessionInvalid);
+        }
     }
-
-    SUBCASE("turns") {
-        gone = "/rw/turns";
-    }
-
-    SUBCASE("io") {
-        gone = "/rw/io";
-    }
-
-    std::filesystem::remove_all(s.run_directory + gone);
-    s.start({.prefix = {}, .env = {}, .capability = false});
-    CHECK(s.exit().exit_code == runner_exit::kSessionInvalid);
 }
 
 TEST_CASE("a host that goes away before the capability ends the session, a stop or not") {
@@ -244,4 +247,46 @@ TEST_CASE("the capability stands in no argument, variable or file, and once in m
         }
     }
     CHECK(found == 1);
+}
+
+TEST_CASE("limits are lowered, soft and hard, and it goes before the host when memory runs out") {
+    Scene s;
+    s.session.limits.processes = 2000;
+    s.session.limits.open_files = 200;
+    s.start();
+    auto [broker, receive] = s.claimed();
+    const std::string text = read_text("/proc/" + std::to_string(s.pid()) + "/limits");
+    const auto check = [&](const std::string& name, __rlimit_resource_t resource, rlim_t wanted) {
+        CAPTURE(name);
+        rlimit ours{};
+        REQUIRE(::getrlimit(resource, &ours) == 0);
+        const rlim_t most = std::min(ours.rlim_max, wanted);
+        const size_t found = text.find(name);
+        REQUIRE(found != std::string::npos);
+        std::istringstream values(text.substr(found + name.size()));
+        rlim_t soft = 0;
+        rlim_t hard = 0;
+        values >> soft >> hard;
+        CHECK(soft == most);
+        CHECK(hard == most);
+    };
+    check("Max processes", RLIMIT_NPROC, 2000);
+    check("Max open files", RLIMIT_NOFILE, 200);
+    check("Max core file size", RLIMIT_CORE, 1);
+    CHECK(read_text("/proc/" + std::to_string(s.pid()) + "/oom_score_adj") == "500\n");
+}
+
+TEST_CASE("a runner dies with what started it") {
+    Scene s;
+    StartOptions options;
+    // Its death is all that the runner sees of it: input stays open, and so does the broker.
+    options.prefix = {"/bin/sh", "-c", "exec 3<&0; \"$@\" <&3 3<&- & wait", "sh"};
+    s.start(options);
+    auto [broker, receive] = s.claimed();
+    ucred runner{};
+    socklen_t size = sizeof(runner);
+    REQUIRE(::getsockopt(broker.fd(), SOL_SOCKET, SO_PEERCRED, &runner, &size) == 0);
+    REQUIRE(runner.pid != s.pid());
+    REQUIRE(::kill(s.pid(), SIGKILL) == 0);
+    CHECK_FALSE(broker.line().has_value());
 }

@@ -3,9 +3,17 @@
 
 #include "host/broker_link.h"
 
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <fstream>
 
+#include "process/pidfd.h"
 #include "scripted_broker.h"
 #include "wire/codes.h"
 #include "wire/limits.h"
@@ -671,4 +679,39 @@ TEST_CASE("a link that is shut down lets its broker end and starts no other") {
     rig.pass(milliseconds(host::kBrokerLookMs));
     CHECK(rig.loop.timers.size() == 0);
     CHECK(rig.loop.ring->in_flight() == 0);
+}
+
+TEST_CASE("a broker doesn't outlive a host that is killed, though it looks at nothing any more") {
+    Ends pids = make_pipe();
+    REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    const pid_t host = ::fork();
+    if (host == 0) {
+        Rig rig;
+        if (rig.ok()) {
+            const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+            rig.broker = std::make_unique<host::BrokerLink>(
+                rig.loop, host::BrokerPrograms{MOSAIC_PUPPET, "hang"}, null.get(), null.get());
+            rig.broker->set_config({});
+            rig.broker->start();
+            const std::string self = std::to_string(::getpid());
+            std::ifstream children("/proc/" + self + "/task/" + self + "/children");
+            pid_t child = 0;
+            children >> child;
+            [[maybe_unused]] const ssize_t put = ::write(pids.b.get(), &child, sizeof(child));
+            ::pause();
+        }
+        ::_exit(0);
+    }
+    pids.b.reset();
+    pid_t child = 0;
+    if (::read(pids.a.get(), &child, sizeof(child)) == sizeof(child)) {
+        const auto broker = process::open_pidfd(child);
+        REQUIRE(broker.has_value());
+        REQUIRE(::kill(host, SIGKILL) == 0);
+        CHECK(exits_within(broker->get(), 10'000));
+        ignore(process::signal_pidfd(broker->get(), SIGKILL), "it should be gone");
+        ignore(process::reap(broker->get()), "it may be somebody else's");
+    }
+    REQUIRE(::waitpid(host, nullptr, 0) == host);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }

@@ -3,7 +3,9 @@
 #include "host/children.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -143,6 +145,52 @@ TEST_CASE("helpers don't outlive their owner") {
     rig.loop.ring.reset();
     rig.children.reset();
     CHECK(process::has_exited(helper.get()));
+}
+
+TEST_CASE("nor does what they left in their group") {
+    Running rig;
+    if (!rig.ok()) {
+        return;
+    }
+    const Ends held = make_pipe();
+    process::SpawnSpec spec = shell("sleep 1000 & echo $! >&5; wait");
+    spec.descriptors = {{held.b.get(), 5}};
+    rig.start(std::move(spec));
+    std::array<char, 32> number{};
+    REQUIRE(::read(held.a.get(), number.data(), number.size() - 1) > 0);
+    const UniqueFd background = process_of(number.data());
+    REQUIRE(background.valid());
+    rig.loop.ring.reset();
+    rig.children.reset();
+    CHECK(exits_within(background.get(), 10'000));
+}
+
+TEST_CASE("helpers don't outlive a host that is killed") {
+    Ends pids = make_pipe();
+    REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    const pid_t host = ::fork();
+    if (host == 0) {
+        Running rig;
+        if (rig.ok()) {
+            process::SpawnSpec spec = shell("echo $$ >&5; exec sleep 1000");
+            spec.descriptors = {{pids.b.get(), 5}};
+            rig.start(std::move(spec));
+            ::pause();
+        }
+        ::_exit(0);
+    }
+    pids.b.reset();
+    std::array<char, 32> number{};
+    if (::read(pids.a.get(), number.data(), number.size() - 1) > 0) {
+        const UniqueFd helper = process_of(number.data());
+        REQUIRE(helper.valid());
+        REQUIRE(::kill(host, SIGKILL) == 0);
+        CHECK(exits_within(helper.get(), 10'000));
+        ignore(process::signal_pidfd(helper.get(), SIGKILL), "it should be gone");
+        ignore(process::reap(helper.get()), "it may be somebody else's");
+    }
+    REQUIRE(::waitpid(host, nullptr, 0) == host);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 TEST_CASE("what a helper left in the background can't hold its output, and dies") {

@@ -136,6 +136,25 @@ TEST_CASE("killing the outer alone does leave survivors") {
     CHECK(left > 0);
 }
 
+TEST_CASE("each part of a session is killed by itself") {
+    Started runner({MOSAIC_PUPPET, "wait"});
+    Started outer({MOSAIC_PUPPET, "wait"});
+    Started grouped({MOSAIC_PUPPET, "wait"});
+    // Stopped, they die of SIGKILL and nothing else.
+    for (const Started* one : {&runner, &outer, &grouped}) {
+        REQUIRE(process::signal_pidfd(one->pidfd(), SIGSTOP).has_value());
+    }
+    host::kill_session({runner.pidfd(), -1, 0});
+    REQUIRE(exits_within(runner.pidfd(), 10'000));
+    host::kill_session({-1, outer.pidfd(), 0});
+    REQUIRE(exits_within(outer.pidfd(), 10'000));
+    host::kill_session({-1, -1, grouped.pid()});
+    REQUIRE(exits_within(grouped.pidfd(), 10'000));
+    for (const Started* one : {&runner, &outer, &grouped}) {
+        CHECK(process::reap(one->pidfd())->signal == SIGKILL);
+    }
+}
+
 TEST_CASE("nothing known is nothing killed, and the dead may be killed again") {
     host::kill_session({});
     Started child({MOSAIC_PUPPET, "wait"});

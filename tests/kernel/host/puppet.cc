@@ -4,6 +4,7 @@
 //                                    descriptor 3 goes to the socket that listens at PATH and back.
 //                                    "!exit N" as a line from there ends it.
 //   mosaic-broker --store exit:N     one that ends at once
+//   mosaic-broker --store hang       one that looks at nothing any more
 //   mosaic-runner ...                waits for ever, like a runner without a message
 //   puppet lock PATH                 holds the fcntl lock on PATH until its standard input ends
 //   puppet wait ...                  waits for ever; the other arguments are for who looks at it
@@ -57,9 +58,18 @@ bool obey(int test) {
     return write_all(kControl, buffer, static_cast<size_t>(n));
 }
 
+int wait_for_ever() {
+    for (;;) {
+        ::pause();
+    }
+}
+
 int broker(const std::string& store) {
     if (store.compare(0, 5, "exit:") == 0) {
         return std::atoi(store.c_str() + 5);
+    }
+    if (store == "hang") {
+        return wait_for_ever();
     }
     const int test = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
@@ -80,12 +90,6 @@ int broker(const std::string& store) {
         if (wait[1].revents != 0 && !obey(test)) {
             return 0;
         }
-    }
-}
-
-int wait_for_ever() {
-    for (;;) {
-        ::pause();
     }
 }
 

@@ -104,7 +104,8 @@ void Started::wait_for_inner(const std::string& comm) {
     for (;;) {
         const auto stat = process::read_stat(*inner());
         REQUIRE(stat.has_value());
-        if (stat->comm == comm) {
+        // The name comes before the arguments, by which a host knows it.
+        if (stat->comm == comm && !process::read_cmdline(*inner()).empty()) {
             return;
         }
         REQUIRE(monotonic_now() < limit);

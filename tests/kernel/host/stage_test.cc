@@ -10,6 +10,7 @@
 
 #include "registry/layout.h"
 #include "rig.h"
+#include "synced.h"
 
 using namespace mosaic;
 using namespace mosaic::test;
@@ -138,4 +139,21 @@ TEST_CASE("the tree's modes don't depend on the umask") {
     CHECK(mode_of(AT_FDCWD, *open) == 0700);
     CHECK(mode_of(AT_FDCWD, *open + "/module/lib/deep") == 0700);
     CHECK(mode_of(AT_FDCWD, *open + "/module/adapter.sh") == 0400);
+}
+
+TEST_CASE("a tree is on the disk, with all its names, before it has its own name") {
+    Staging here;
+    synced().clear();
+    const auto path = here.stage(kFiles);
+    REQUIRE(path.has_value());
+    for (const char* part : {"",
+                             "/mosaic-runner",
+                             "/module",
+                             "/module/adapter.sh",
+                             "/module/lib",
+                             "/module/lib/deep",
+                             "/module/lib/deep/helper"}) {
+        CAPTURE(part);
+        CHECK(was_synced(*path + ".tmp" + part));
+    }
 }

@@ -104,6 +104,32 @@ TEST_CASE("a turn's signals don't reach its runner where the kernel can scope th
     CHECK(s.turn(broker, receive, "x").body == "1\nown\n");
 }
 
+TEST_CASE("a turn reaches no abstract socket outside where the kernel can scope them") {
+    if (!can_sandbox()) {
+        return;
+    }
+    if (::syscall(SYS_landlock_create_ruleset, nullptr, size_t{0}, 1U) < 6) {
+        MESSAGE("skipped: Landlock ABI 6 (Linux 6.12) is needed");
+        return;
+    }
+    const std::string name = "mosaic-runner-test-" + std::to_string(::getpid());
+    const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, name.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(listener.get(), 4) == 0);
+    Scene s;
+    s.adapter(std::string(MOSAIC_PROBE_CALLS) + " connect " + name);
+    StartOptions options;
+    options.prefix = sandbox();
+    s.start(options);
+    auto [broker, receive] = s.claimed();
+    CHECK(s.turn(broker, receive, "x").body == "connect EPERM\n");
+    CHECK_FALSE(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)).valid());
+}
+
 TEST_CASE("a session in which forks never stop still obeys SIGTERM") {
     if (!can_sandbox()) {
         return;

@@ -172,6 +172,32 @@ TEST_CASE("the seventeenth client waits for a place") {
     CHECK(late.line().value_or("").find("bad-request") != std::string::npos);
 }
 
+TEST_CASE("of two clients that come together for the last place one waits") {
+    Scene s;
+    s.start();
+    auto [broker, receive] = s.claimed();
+    std::vector<Peer> clients;
+    for (size_t i = 1; i < limits::kToolClientsMax; ++i) {
+        clients.push_back(s.tools());
+        CHECK(ask(clients.back(), "{").find("bad-request") != std::string::npos);
+    }
+    // Together: while the runner doesn't look.
+    REQUIRE(::kill(s.pid(), SIGSTOP) == 0);
+    siginfo_t stopped{};
+    REQUIRE(::waitid(P_PID, static_cast<id_t>(s.pid()), &stopped, WSTOPPED) == 0);
+    Peer last = s.tools();
+    Peer late = s.tools();
+    last.send("{\n");
+    late.send("{\n");
+    REQUIRE(::kill(s.pid(), SIGCONT) == 0);
+    CHECK(last.line().value_or("").find("bad-request") != std::string::npos);
+    CHECK(ask(clients[0], "{").find("bad-request") != std::string::npos);
+    pollfd quiet{late.fd(), POLLIN, 0};
+    CHECK(::poll(&quiet, 1, 0) == 0);
+    clients.pop_back();
+    CHECK(late.line().value_or("").find("bad-request") != std::string::npos);
+}
+
 TEST_CASE("launch goes to the host with the capability over one kept connection") {
     Scene s;
     s.session.launch_socket = s.root + "/launch.sock";

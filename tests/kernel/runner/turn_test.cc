@@ -238,8 +238,14 @@ TEST_CASE("a reply that has to wait is sent again, one that is refused is droppe
     broker.refuse(broker.expect("message.send"), "quota-exceeded");
     broker.refuse(broker.expect("message.send"), "not-authorized");
     broker.ok(broker.expect("message.ack"));
-    broker.expect("message.receive");
     CHECK(s.err().find("not-authorized") != std::string::npos);
+    for (const char* passes : {"storage-unavailable", "decision-required"}) {
+        CAPTURE(passes);
+        broker.ok(broker.expect("message.receive"), delivery(passes, "x"));
+        broker.refuse(broker.expect("message.send"), passes);
+        broker.ok(broker.expect("message.send"), json::Value(json::Object{{"id", "answer"}}));
+        broker.ok(broker.expect("message.ack"));
+    }
 }
 
 TEST_CASE("SIGTERM during a turn ends it, answers nothing and releases the role") {
@@ -264,4 +270,35 @@ TEST_CASE("SIGTERM during a turn ends it, answers nothing and releases the role"
     s.terminate();
     broker.ok(broker.expect("role.release"));
     CHECK(s.exit().exit_code == runner_exit::kStopped);
+}
+
+TEST_CASE("a turn dies with its runner, pid 1 or not") {
+    Scene s;
+    const std::string gate = s.root + "/gate";
+    REQUIRE(::mkfifo(gate.c_str(), 0600) == 0);
+    s.adapter("echo $$ > ../gate; exec sleep 1000");
+    s.start();
+    auto [broker, receive] = s.claimed();
+    broker.ok(receive, delivery("m1", "x"));
+    const auto adapter = process::open_pidfd(static_cast<pid_t>(std::stoi(read_text(gate))));
+    REQUIRE(adapter.has_value());
+    REQUIRE(::kill(s.pid(), SIGKILL) == 0);
+    wait_readable(adapter->get());
+}
+
+TEST_CASE("what a turn has started dies with a session that gives up") {
+    Scene s;
+    const std::string gate = s.root + "/gate";
+    REQUIRE(::mkfifo(gate.c_str(), 0600) == 0);
+    s.adapter("sleep 1000 & echo $! > ../gate; wait");
+    s.start();
+    auto [broker, receive] = s.claimed();
+    broker.ok(receive, delivery("m1", "x"));
+    const auto started = process::open_pidfd(static_cast<pid_t>(std::stoi(read_text(gate))));
+    REQUIRE(started.has_value());
+    broker.close();
+    Peer next = s.broker();
+    next.refuse(next.expect("role.claim"), "role-held");
+    CHECK(s.exit().exit_code == runner_exit::kClaimRefused);
+    wait_readable(started->get());
 }

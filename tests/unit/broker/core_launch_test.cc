@@ -148,6 +148,7 @@ TEST_CASE("endLaunch records the end once, frees the role and kills the capabili
     CHECK(bench.events("role.released").size() == 1);
     CHECK(bench.ask(session, "role.claim", wire::ClaimArgs{kCoderRun}.to_value()).reply.error ==
           "unknown-capability");
+    CHECK((*bench.store.find_run(kCoderRun))->cap_hash.empty());
 
     args.reason = EndReason::host_lost;
     args.signal = "";

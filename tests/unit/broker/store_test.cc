@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/unique_fd.h"
 #include "bench.h"
 #include "broker/schema.h"
+#include "synced.h"
 
 using namespace mosaic;
 using namespace mosaic::broker;
@@ -248,4 +250,12 @@ TEST_CASE("the database itself keeps a seat to one live run and one holder") {
     CHECK_FALSE(store.add_run(second));
     REQUIRE(store.claim(run, 1));
     CHECK_FALSE(store.claim(second, 1));
+}
+
+TEST_CASE("a new store's name is on the disk when it is open") {
+    const Scratch scratch;
+    mosaic::test::synced().clear();
+    Store store;
+    REQUIRE(store.open(scratch.store()));
+    CHECK(mosaic::test::was_synced(std::filesystem::canonical(scratch.path())));
 }

@@ -5,8 +5,10 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "bench.h"
+#include "wire/limits.h"
 
 using namespace mosaic;
 using namespace mosaic::broker;
@@ -53,14 +55,14 @@ std::string body_of(const Done* done) {
     return message == nullptr ? "(no message)" : text_of(*message, "body");
 }
 
-// A file-size limit stands for a full disk: every write that would grow a file fails.
+// A file-size limit stands for a full disk: every write that would grow a file beyond it fails.
 class FullDisk {
   public:
-    FullDisk() {
+    explicit FullDisk(rlim_t bytes = 1) {
         std::signal(SIGXFSZ, SIG_IGN);
         REQUIRE(getrlimit(RLIMIT_FSIZE, &before_) == 0);
         rlimit none = before_;
-        none.rlim_cur = 1;
+        none.rlim_cur = bytes;
         REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
     }
 
@@ -213,6 +215,27 @@ TEST_CASE("on a full disk what writes is refused, what reads is answered from th
     CHECK(find(done, admin, 4)->outcome.reply.ok);
     CHECK(text_of(find(done, admin, 4)->outcome.reply.result, "id") == "m1");
     CHECK(body_of(find(done, session, 1)) == "kept");
+}
+
+TEST_CASE("of a turn that doesn't fit on the disk nothing is kept, though a part would fit") {
+    Bench bench;
+    auto coder = bench.claimed({"coder", ""}, kCoderRun);
+    Turns turns(bench.store, bench.core);
+    Peer admin(17, human());
+    const auto events_before = bench.store.events(0, 1000)->size();
+    {
+        const auto log = std::filesystem::file_size(bench.scratch.store() + "-wal");
+        const FullDisk nearly(log + size_t{48} * 1024);
+        const std::string large(limits::kMessageBodyBytesMax, 'x');
+        const auto done =
+            turns.run({item(admin, 1, "message.send", letter({"coder", ""}, large).to_value()),
+                       item(admin, 2, "message.send", letter({"coder", ""}, "small").to_value())},
+                      bench.now);
+        CHECK(find(done, admin, 1)->outcome.reply.error == "storage-unavailable");
+        CHECK(find(done, admin, 2)->outcome.reply.error == "storage-unavailable");
+    }
+    CHECK(bench.store.events(0, 1000)->size() == events_before);
+    CHECK_FALSE(bench.store.front(coder.seat)->has_value());
 }
 
 TEST_CASE("an answer that the disk took from a waiting receiver comes when there is room again") {

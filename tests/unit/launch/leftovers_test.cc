@@ -44,6 +44,8 @@ TEST_CASE("a bwrap that names a run directory in its command is nobody's") {
     CHECK(run_of(file, kBwrap, kRuns).empty());
     const SeenProcess other{kBwrap, {"bwrap", "--setenv", kRuns + "/" + kRun}};
     CHECK(run_of(other, kBwrap, kRuns).empty());
+    const SeenProcess similar{kBwrap, {"bwrap", "--bind", kRuns + "-" + kRun}};
+    CHECK(run_of(similar, kBwrap, kRuns).empty());
 }
 
 TEST_CASE("a runner is told by its name and its place as pid 1 inside") {
@@ -59,10 +61,15 @@ TEST_CASE("a runner is told by its name and its place as pid 1 inside") {
 
 TEST_CASE("an entry and a bound run of one id are one leftover and the entry's word counts") {
     Leftovers all;
-    all.add_entry(entry_of(kRun, "coder"), false);
+    Leftover entry = entry_of(kRun, "coder");
+    entry.harness = "script";
+    entry.process.runner_pid = 7;
+    all.add_entry(entry, false);
     all.add_bound(bound_of(kRun, "coder"));
     all.add_bound(bound_of("r00000000000b", "pm"));
     REQUIRE(all.size() == 2);
+    CHECK(all[0].harness == "script");
+    CHECK(all[0].process.runner_pid == 7);
     CHECK(all[0].state.facts.recorded);
     CHECK(all[0].state.facts.in_broker);
     CHECK(all[0].model == "m1");
@@ -120,4 +127,31 @@ TEST_CASE("a leftover counts for its model until it is over and one of no known 
     CHECK(!all.holds("r00000000000b"));
     CHECK(all.holds(kRun));
     CHECK(!all.knows("r00000000000c"));
+}
+
+TEST_CASE("what the broker holds is known whichever is read first") {
+    Leftovers all;
+    all.add_bound(bound_of(kRun, "coder"));
+    all.add_entry(entry_of(kRun, "coder"), true);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].state.facts.in_broker);
+    CHECK(all[0].state.facts.recorded);
+    CHECK(all[0].model == "m1");
+}
+
+TEST_CASE("a leftover holds its seat and all launches until it is over") {
+    Leftovers all;
+    all.add_entry(entry_of(kRun, "coder"), false);
+    const Seat seat{"coder", ""};
+    const auto holds = [&] { return all.is_taken(seat) && !all.may_launch() && !all.over(); };
+    static_cast<void>(all.begin(0, true));
+    CHECK(holds());
+    static_cast<void>(all.step(0, LeftoverEvent::gone));
+    CHECK(holds());
+    static_cast<void>(all.step(0, LeftoverEvent::ended));
+    CHECK(holds());
+    static_cast<void>(all.step(0, LeftoverEvent::removed));
+    CHECK(!all.is_taken(seat));
+    CHECK(all.may_launch());
+    CHECK(all.over());
 }

@@ -233,8 +233,7 @@ struct Explorer {
     }
 };
 
-RunState after(std::initializer_list<EventKind> events,
-               std::vector<EffectKind>* effects = nullptr) {
+RunState after(const std::vector<EventKind>& events, std::vector<EffectKind>* effects = nullptr) {
     RunState state = begin().next;
     for (const EventKind event : events) {
         const Step s = step(state, Event{event, Refusal::launch_failed, EndReason::stopped});
@@ -388,4 +387,96 @@ TEST_CASE("a stop while files are written waits for them, then removes them") {
     CHECK(s.next.refusal == Refusal::launch_failed);
     CHECK(std::find(s.effects.begin(), s.effects.end(), Effect{EffectKind::discard_files}) !=
           s.effects.end());
+}
+
+TEST_CASE("what each step of a run does") {
+    using E = EventKind;
+    using Events = std::vector<E>;
+    const auto and_then = [](Events events, const Events& more) {
+        events.insert(events.end(), more.begin(), more.end());
+        return events;
+    };
+    const Events prepared = {E::authorized, E::admitted, E::prepared};
+    const Events found = and_then(prepared, {E::started, E::runner_found});
+    const Events recorded = and_then(found, {E::bound, E::recorded});
+    const Events live = and_then(recorded, {E::delivered, E::claimed});
+    const Events stopping = and_then(live, {E::stop});
+    const std::string never_was = "log_refused discard_files reply_refused free_seat";
+
+    struct Row {
+        Events events;
+        std::string effects;  // of the last one
+    };
+
+    const std::vector<Row> table = {
+        // The way to a living session.
+        {{E::authorized}, "enqueue arm_deadline"},
+        {{E::authorized, E::admitted}, "disarm_deadline prepare"},
+        {prepared, "spawn arm_deadline"},
+        {and_then(prepared, {E::started}), ""},
+        {found, "bind arm_deadline"},
+        {and_then(found, {E::bound}), "record"},
+        {recorded, "deliver"},
+        {and_then(recorded, {E::delivered}), ""},
+        {live, "leave_setup disarm_deadline log_launch reply_launched"},
+        // Its end.
+        {and_then(live, {E::exited}), "disarm_deadline end_at_broker"},
+        {and_then(live, {E::exited, E::ended}), "log_end unrecord"},
+        {and_then(live, {E::exited, E::ended, E::removed}), "free_seat"},
+        // A stop that it obeys, and one that it doesn't.
+        {stopping, "term arm_deadline"},
+        {and_then(stopping, {E::exited}), "disarm_deadline end_at_broker"},
+        {and_then(stopping, {E::deadline}), "kill arm_deadline"},
+        {and_then(stopping, {E::deadline, E::deadline}), "kill arm_deadline"},
+        // Nothing exists yet.
+        {{E::refused}, "disarm_deadline log_refused reply_refused free_seat"},
+        {{E::authorized, E::deadline}, "disarm_deadline log_refused reply_refused free_seat"},
+        {{E::authorized, E::admitted, E::prepare_failed},
+         "leave_setup disarm_deadline " + never_was},
+        // A launch that fails is killed, and watched until it is gone.
+        {and_then(prepared, {E::deadline}), "leave_setup kill arm_deadline"},
+        {and_then(prepared, {E::deadline, E::started}), "kill"},
+        {and_then(prepared, {E::deadline, E::started, E::exited}), "disarm_deadline " + never_was},
+        {and_then(prepared, {E::start_failed}), "leave_setup disarm_deadline " + never_was},
+        {and_then(found, {E::exited}), "leave_setup disarm_deadline end_at_broker"},
+        {and_then(found, {E::exited, E::ended}), "log_end reply_refused free_seat"},
+        {and_then(found, {E::bind_refused}), "leave_setup kill arm_deadline"},
+        {and_then(found, {E::bind_refused, E::exited}), "disarm_deadline " + never_was},
+        {and_then(found, {E::deadline, E::bind_refused, E::exited}),
+         "disarm_deadline " + never_was},
+        {and_then(found, {E::bound, E::record_failed}), "leave_setup kill arm_deadline"},
+        {and_then(recorded, {E::deliver_failed}), "leave_setup kill arm_deadline"},
+        {and_then(recorded, {E::deadline, E::exited}), "disarm_deadline end_at_broker"},
+        {and_then(recorded, {E::deadline, E::exited, E::ended}), "log_end unrecord"},
+        {and_then(recorded, {E::deadline, E::exited, E::ended, E::removed}),
+         "reply_refused free_seat"},
+    };
+    for (const Row& row : table) {
+        std::string path;
+        for (const E event : row.events) {
+            path += std::string(to_string(event)) + " ";
+        }
+        CAPTURE(path);
+        std::vector<EffectKind> effects;
+        after(row.events, &effects);
+        std::string text;
+        for (const EffectKind effect : effects) {
+            text += (text.empty() ? "" : " ") + std::string(to_string(effect));
+        }
+        CHECK(text == row.effects);
+    }
+    const Step first = begin();
+    REQUIRE(first.effects.size() == 2);
+    CHECK(first.effects[0].kind == EffectKind::authorize);
+    CHECK(first.effects[1].kind == EffectKind::arm_deadline);
+}
+
+TEST_CASE("a failure of storage is told as one") {
+    using E = EventKind;
+    const RunState binding =
+        after({E::authorized, E::admitted, E::prepared, E::started, E::runner_found, E::bound});
+    CHECK(step(binding, Event{E::record_failed}).next.refusal == Refusal::storage_unavailable);
+    const RunState preparing = after({E::authorized, E::admitted});
+    CHECK(step(preparing, Event{E::prepare_failed, Refusal::storage_unavailable}).next.refusal ==
+          Refusal::storage_unavailable);
 }

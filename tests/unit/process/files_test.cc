@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "scratch.h"
+#include "synced.h"
 
 using namespace mosaic;
 using namespace mosaic::process;
@@ -289,4 +290,13 @@ TEST_CASE("the real path has no link in it and a missing one is named") {
     const auto missing = real_path(scratch.at("none"));
     CHECK(code_of(missing) == Code::missing);
     CHECK(missing.error().text.find(scratch.at("none")) != std::string::npos);
+}
+
+TEST_CASE("a replaced file is on the disk before its name is, and its name before the end") {
+    const Scratch scratch;
+    synced().clear();
+    REQUIRE(replace_file(scratch.fd(), "kept", "new", 0600).has_value());
+    REQUIRE(synced().size() == 2);
+    CHECK(synced()[0].starts_with(scratch.path() + "/.kept.tmp"));
+    CHECK(synced()[1] == scratch.path());
 }

@@ -155,6 +155,11 @@ TEST_CASE("an entry of the wrong shape is named by its pointer") {
         {"\"pid\":100", "\"pid\":-1", "/sessions/0/pid: "},
         {"\"startTime\":\"5000\"", "\"startTime\":5000", "/sessions/0/startTime: "},
         {"\"startTime\":\"5000\"", "\"startTime\":\"5x\"", "/sessions/0/startTime: "},
+        {"\"startTime\":\"5000\"",
+         "\"startTime\":\"123456789012345678901\"",
+         "/sessions/0/startTime: "},
+        {"\"runnerPid\":101", "\"runnerPid\":0", "/sessions/0/runnerPid: "},
+        {"\"runnerPid\":101", "\"runnerPid\":-1", "/sessions/0/runnerPid: "},
         {"\"runnerPid\":101", "\"runnerPid\":4194305", "/sessions/0/runnerPid: "},
         {"\"runnerStartTime\":\"5001\"",
          "\"runnerStartTime\":\"\"",
@@ -210,4 +215,10 @@ TEST_CASE("without a business to expect, all entries must agree on one") {
     other.business = "other";
     CHECK(message_of(registry::dump_sessions({"b", {plain_entry(), other}}), "") ==
           "/d/sessions.json: /sessions/1/business: expected \"acme\", found \"other\"");
+}
+
+TEST_CASE("a file larger than any can be is not read") {
+    const std::string spaces(registry::kSessionsFileBytesMax + 1 - kGood.size(), ' ');
+    CHECK(message_of(kGood + spaces) == "/d/sessions.json: is larger than any such file can be");
+    CHECK(message_of(kGood + spaces.substr(1)) == "");
 }

@@ -422,6 +422,18 @@ TEST_CASE(
     CHECK(s.feed({.kind = StoreEventKind::retry_due}) == "open:2");
 }
 
+TEST_CASE("a write that fails, or writes nothing at all, abandons the temporary") {
+    for (const int64_t result : {int64_t{-ENOSPC}, int64_t{0}}) {
+        CAPTURE(result);
+        Script s;
+        CHECK(s.changed(1) == "open:1");
+        CHECK(s.done(StoreEventKind::opened, 5) == "write@0");
+        CHECK(s.done(StoreEventKind::wrote, 4) == "write@4");
+        CHECK(s.done(StoreEventKind::wrote, result) == "close unlink");
+        CHECK(s.done(StoreEventKind::unlinked) == "failed:1 retry");
+    }
+}
+
 TEST_CASE("a leftover temporary is removed once, then it is a failure") {
     Script s;
     CHECK(s.changed(1) == "open:1");

@@ -5,8 +5,11 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -111,4 +114,35 @@ TEST_CASE("a deadline ends the wait, for half a line too") {
     const Pipe pipe;
     pipe.give("{\"cap\":");
     CHECK(error_of(pipe, milliseconds(20)).find("in time") != std::string::npos);
+}
+
+TEST_CASE("the capability's page is in no core, no fork and no swap") {
+    CapabilityPage page;
+    page.set("abc");
+    const auto at = reinterpret_cast<uintptr_t>(page.view().data());
+    std::ifstream maps("/proc/self/smaps");
+    std::string line;
+    std::string flags;
+    bool within = false;
+    while (flags.empty() && std::getline(maps, line)) {
+        const size_t dash = line.find('-');
+        if (dash != std::string::npos && dash < line.find(' ') && dash < line.find(':')) {
+            const uintptr_t from = std::stoull(line, nullptr, 16);
+            const uintptr_t to = std::stoull(line.substr(dash + 1), nullptr, 16);
+            within = from <= at && at < to;
+        } else if (within && line.starts_with("VmFlags:")) {
+            flags = line + " ";
+        }
+    }
+    CAPTURE(flags);
+    CHECK(flags.find(" dd ") != std::string::npos);  // MADV_DONTDUMP
+    CHECK(flags.find(" wf ") != std::string::npos);  // MADV_WIPEONFORK
+#ifndef __SANITIZE_ADDRESS__
+    // The address sanitizer makes mlock(2) do nothing.
+    rlimit locked{};
+    REQUIRE(::getrlimit(RLIMIT_MEMLOCK, &locked) == 0);
+    if (locked.rlim_cur >= 65536) {
+        CHECK(flags.find(" lo ") != std::string::npos);
+    }
+#endif
 }

@@ -329,6 +329,16 @@ TEST_CASE("a link that is swapped after an answer is followed anew for the next"
     CHECK_FALSE(tree.path("Write", "file").allowed);
 }
 
+TEST_CASE("a link of /proc is refused where it leads into the workspace for the gate alone") {
+    const Tree tree;
+    const fs::path before = fs::current_path();
+    fs::current_path(tree.root + "/work");
+    const GateDecision decision = tree.path("Read", "proc-cwd/file");
+    fs::current_path(before);
+    CHECK_FALSE(decision.allowed);
+    CHECK(decision.reason.find("/proc") != std::string::npos);
+}
+
 TEST_CASE("the workspace may be named by a link") {
     Tree tree;
     tree.policy.workspace = tree.root + "/way-in";

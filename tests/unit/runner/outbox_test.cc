@@ -50,3 +50,25 @@ TEST_CASE("a peer that is gone is an error, not a signal") {
     outbox.push("{\"a\":1}\n");
     CHECK_FALSE(outbox.flush(near.get(), "c").has_value());
 }
+
+TEST_CASE("what a lost peer got in part is sent to no other") {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    UniqueFd near(ends[0]);
+    UniqueFd far(ends[1]);
+    Outbox outbox;
+    outbox.push("{\"n\":\"" + std::string(size_t{4} * 1024 * 1024, 'x') + "\"}\n");
+    REQUIRE(outbox.flush(near.get(), "c").has_value());
+    REQUIRE_FALSE(outbox.empty());
+    outbox.clear();
+    CHECK(outbox.empty());
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    near.reset(ends[0]);
+    far.reset(ends[1]);
+    outbox.push("{\"a\":1}\n");
+    REQUIRE(outbox.flush(near.get(), "c").has_value());
+    char bytes[64];
+    const ssize_t n = ::recv(far.get(), bytes, sizeof(bytes), 0);
+    REQUIRE(n > 0);
+    CHECK(std::string(bytes, static_cast<size_t>(n)) == "{\"cap\":\"c\",\"a\":1}\n");
+}

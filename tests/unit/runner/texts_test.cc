@@ -84,7 +84,22 @@ TEST_CASE("a failure shows the last lines of standard error only") {
 TEST_CASE("the runner's variables win over the module's, and those over inherited ones") {
     wire::SessionFile session;
     session.workspace = "/w";
-    session.harness_env = {{"A", "module"}, {"MOSAIC_MODEL", "module"}, {"N", "new"}};
+    session.harness_env = {{"A", "module"}, {"N", "new"}};
+    for (const char* name : {"MOSAIC_REQUEST",
+                             "MOSAIC_REQUEST_FILE",
+                             "MOSAIC_WORKSPACE",
+                             "MOSAIC_RUN_DIR",
+                             "MOSAIC_BUNDLE",
+                             "MOSAIC_SESSION_DIR",
+                             "MOSAIC_TURN_MARKER",
+                             "MOSAIC_THINKING",
+                             "MOSAIC_MODEL",
+                             "MOSAIC_PROVIDER",
+                             "MOSAIC_MESSAGE_FROM",
+                             "MOSAIC_MESSAGE_ID",
+                             "MOSAIC_MESSAGE_CLASS"}) {
+        session.harness_env.emplace(name, "module");
+    }
     session.model = "m";
     const char* const inherited[] = {"A=host", "B=host", "MOSAIC_REQUEST=old", "broken", nullptr};
     const auto m = message();
@@ -92,6 +107,10 @@ TEST_CASE("the runner's variables win over the module's, and those over inherite
     const auto has = [&](const char* entry) {
         return std::count(env.begin(), env.end(), std::string(entry)) == 1;
     };
+    const auto ends_module = [](const std::string& one) {
+        return one.starts_with("MOSAIC_") && one.ends_with("=module");
+    };
+    CHECK(std::none_of(env.begin(), env.end(), ends_module));
     CHECK(has("A=module"));
     CHECK(has("B=host"));
     CHECK(has("N=new"));

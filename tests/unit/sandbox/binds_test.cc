@@ -143,8 +143,9 @@ TEST_CASE("what only some sessions have is there only for them") {
     spec.launch_socket = "/data/bus-host/launch.sock";
     spec.thread_store = "/data/threads/acme/coder/t1";
     spec.extra = {read_only_at("/opt/tool")};
+    spec.layout.outside = {read_only_at("/run/systemd/resolve/stub-resolv.conf")};
     const std::vector<Bind> list = binds(spec);
-    CHECK(list.size() == plain + 3);
+    CHECK(list.size() == plain + 4);
     const auto kind_of = [&](const std::string& dest) {
         const auto hit = std::find_if(
             list.begin(), list.end(), [&](const Bind& bind) { return bind.dest == dest; });
@@ -154,6 +155,7 @@ TEST_CASE("what only some sessions have is there only for them") {
     CHECK(kind_of("/data/bus-host/launch.sock") == BindKind::read_only);
     CHECK(kind_of("/data/threads/acme/coder/t1") == BindKind::read_write);
     CHECK(kind_of("/opt/tool") == BindKind::read_only);
+    CHECK(kind_of("/run/systemd/resolve/stub-resolv.conf") == BindKind::read_only);
 }
 
 TEST_CASE("every bind says why") {

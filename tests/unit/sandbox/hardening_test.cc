@@ -63,6 +63,11 @@ TEST_CASE("nested sandboxes are refused where a session could kill the host") {
     CHECK(refused.error().code == mosaic::Code::unsafe);
     CHECK(refused.error().text.find("/ours/host/cgroup.procs") != std::string::npos);
     CHECK_FALSE(check_nested("0::/ours/host", root).has_value());
+    std::filesystem::create_directories(root + "/killable");
+    std::ofstream(root + "/killable/cgroup.kill") << "";
+    const auto killable = check_nested("0::/killable\n", root);
+    REQUIRE_FALSE(killable.has_value());
+    CHECK(killable.error().text.find("/killable/cgroup.kill") != std::string::npos);
     std::filesystem::remove_all(root);
 }
 

@@ -46,13 +46,15 @@ Entry entry_of(const Layout& layout, const std::string& path) {
     return hit == layout.entries.end() ? Entry{path, EntryKind::absent, ""} : *hit;
 }
 
-// "link /run/x -> y" and "file /run/z", for comparing whole lists.
+// "link /run/x -> y" and "file /run/z", for comparing whole lists. A file comes read-only and from
+// its own path.
 std::vector<std::string> shape(const std::vector<Bind>& binds) {
     std::vector<std::string> out;
     for (const Bind& bind : binds) {
         out.push_back(bind.kind == BindKind::symlink ? "link " + bind.dest + " -> " + bind.source
                                                      : "file " + bind.dest);
-        if (bind.kind == BindKind::read_only) {
+        if (bind.kind != BindKind::symlink) {
+            CHECK(bind.kind == BindKind::read_only);
             CHECK(bind.source == bind.dest);
         }
         CHECK_FALSE(bind.reason.empty());
@@ -75,6 +77,8 @@ TEST_CASE("a merged /usr keeps its links as they are written") {
     CHECK(entry_of(layout, "/lib64") == Entry{"/lib64", EntryKind::link, "/usr/lib64"});
     CHECK(entry_of(layout, "/sbin") == Entry{"/sbin", EntryKind::link, "./usr/sbin"});
     CHECK(entry_of(layout, "/lib32").kind == EntryKind::absent);
+    CHECK(layout.brings("/bin"));
+    CHECK_FALSE(layout.brings("/bin/sh"));
     CHECK(entry_of(layout, "/usr").kind == EntryKind::directory);
     CHECK(entry_of(layout, "/etc").kind == EntryKind::directory);
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -112,6 +113,11 @@ TEST_CASE("a program's identity changes with its file") {
     std::filesystem::rename(other, path);
     REQUIRE(identity_of(path).has_value());
     CHECK(*identity_of(path) != *first);
+    // Written anew in place, to the same size.
+    const auto before = identity_of(path);
+    std::filesystem::last_write_time(
+        path, std::filesystem::last_write_time(path) + std::chrono::nanoseconds(1'000'000));
+    CHECK(*identity_of(path) != *before);
     scratch.link("bwrap", "link");
     CHECK(*identity_of(scratch / "link") == *identity_of(path));
     CHECK(identity_of(scratch / "none").error().code == Code::missing);
@@ -122,6 +128,8 @@ TEST_CASE("a program's identity changes with its file") {
 TEST_CASE("the probe tries a launch's own flags and system binds, and the runner's self-test") {
     ProbeSpec spec;
     spec.layout.entries = {{"/usr", mosaic::sandbox::EntryKind::directory, ""}};
+    spec.layout.outside = {
+        {.source = "/run/resolv.conf", .dest = "/run/resolv.conf", .reason = "name servers"}};
     spec.stage_dir = "/data/stage";
     spec.shm_bytes = 4096;
     spec.options.bwrap = "/opt/bwrap";
@@ -137,6 +145,7 @@ TEST_CASE("the probe tries a launch's own flags and system binds, and the runner
           "--as-pid-1 --cap-drop ALL --disable-userns --unshare-net --json-status-fd 3 --seccomp 5 "
           "--size 65536 --perms 0700 --tmpfs /tmp --ro-bind /usr /usr --proc /proc --dev /dev "
           "--size 4096 --perms 1777 --tmpfs /dev/shm "
+          "--ro-bind /run/resolv.conf /run/resolv.conf "
           "--ro-bind /data/stage /run/mosaic --bind-fd 4 /run/mosaic-probe "
           "--remount-ro /dev --remount-ro / --chdir / -- /run/mosaic/mosaic-runner self-test");
 }

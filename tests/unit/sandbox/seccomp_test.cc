@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -137,6 +139,76 @@ TEST_CASE("each rule refuses its call with its errno, whatever the other bits ar
     }
 }
 
+TEST_CASE("with every bit of every argument set exactly these calls are refused") {
+    // By number what Debian 12's headers don't have.
+    std::map<long, int> refused = {{SYS_setns, EPERM},
+                                   {SYS_clone3, ENOSYS},
+                                   {SYS_move_mount, EPERM},
+                                   {SYS_open_tree, EPERM},
+                                   {SYS_fsopen, EPERM},
+                                   {SYS_fsconfig, EPERM},
+                                   {SYS_fsmount, EPERM},
+                                   {SYS_fspick, EPERM},
+                                   {SYS_mount_setattr, EPERM},
+                                   {457, EPERM},  // statmount
+                                   {458, EPERM},  // listmount
+                                   {467, EPERM},  // open_tree_attr
+                                   {SYS_keyctl, EPERM},
+                                   {SYS_add_key, EPERM},
+                                   {SYS_request_key, EPERM},
+                                   {SYS_bpf, EPERM},
+                                   {SYS_perf_event_open, EPERM},
+                                   {SYS_userfaultfd, EPERM},
+                                   {SYS_kexec_load, EPERM},
+                                   {SYS_kexec_file_load, EPERM},
+                                   {SYS_init_module, EPERM},
+                                   {SYS_finit_module, EPERM},
+                                   {SYS_delete_module, EPERM},
+                                   {459, EPERM},  // lsm_get_self_attr
+                                   {460, EPERM},  // lsm_set_self_attr
+                                   {461, EPERM},  // lsm_list_modules
+                                   {SYS_io_uring_setup, ENOSYS},
+                                   {SYS_io_uring_enter, ENOSYS},
+                                   {SYS_io_uring_register, ENOSYS},
+                                   {SYS_fchmod, EPERM},
+                                   {SYS_fchmodat, EPERM},
+                                   {452, ENOSYS},  // fchmodat2
+                                   {SYS_mknodat, EPERM},
+                                   {SYS_openat, EPERM},
+                                   {SYS_openat2, ENOSYS}};
+#ifdef __x86_64__
+    for (const long call : {SYS_chmod, SYS_mknod, SYS_creat, SYS_open}) {
+        refused.emplace(call, EPERM);
+    }
+#endif
+    for (const bool nested : {true, false}) {
+        CAPTURE(nested);
+        if (!nested) {
+            for (const long call :
+                 {SYS_clone, SYS_unshare, SYS_mount, SYS_umount2, SYS_pivot_root}) {
+                refused.emplace(call, EPERM);
+            }
+        }
+        const std::string program = program_of(session_filter(nested));
+        for (int call = 0; call < 600; ++call) {
+            CAPTURE(call);
+            Arguments all{};
+            all.fill(~uint64_t{0});
+            const auto hit = refused.find(call);
+            CHECK(verdict(program, call_of(call, all)) ==
+                  (hit == refused.end() ? kAllowed : hit->second));
+        }
+    }
+}
+
+TEST_CASE("processes and namespaces of other kinds can be made") {
+    const std::string program = program_of(session_filter(false));
+    const uint64_t others = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_FILES;
+    CHECK(verdict(program, call_of(SYS_clone, {CLONE_VM | CLONE_VFORK | others})) == kAllowed);
+    CHECK(verdict(program, call_of(SYS_unshare, {others})) == kAllowed);
+    CHECK(verdict(program, call_of(SYS_unshare, {others | CLONE_NEWUSER})) == EPERM);
+}
+
 TEST_CASE("calls that no rule names are allowed") {
     const SeccompFilter filter = session_filter(false);
     const std::string program = program_of(filter);
@@ -215,4 +287,9 @@ TEST_CASE("the program's file is read from its start by each launch, and can't b
     }
     CHECK(::pwrite(file->get(), "x", 1, 0) == -1);
     CHECK(errno == EPERM);
+    const auto size = static_cast<off_t>(program.size());
+    for (const off_t other : {off_t{0}, size - 8, size + 8}) {
+        CHECK(::ftruncate(file->get(), other) == -1);
+        CHECK(errno == EPERM);
+    }
 }

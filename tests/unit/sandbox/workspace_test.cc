@@ -248,3 +248,16 @@ TEST_CASE("the descriptor stays with the directory that was judged when its path
     CHECK(held.st_ino == good.st_ino);
     CHECK(workspace->path == scratch / "good");
 }
+
+TEST_CASE("a directory that is gone isn't taken for one that has the name the kernel gives it") {
+    const Scratch scratch;
+    const std::string path = scratch.directory("ws");
+    const mosaic::UniqueFd held(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    REQUIRE(held.valid());
+    std::filesystem::remove(path);
+    scratch.directory("ws (deleted)");
+    const auto workspace = open_workspace("/proc/self/fd/" + std::to_string(held.get()), {});
+    REQUIRE_FALSE(workspace.has_value());
+    CHECK(workspace.error().code == Refusal::workspace_missing);
+    CHECK(workspace.error().reason.ends_with(" was moved or removed while it was looked at"));
+}

@@ -107,16 +107,20 @@ make_user() {
     [ -d "$MOSAIC_HOME" ] || install -d -m 0755 -o "$MOSAIC_USER" -g "$MOSAIC_USER" "$MOSAIC_HOME"
 }
 
-# Brings TREE to the state of ROOT, written by the user himself: root only reads the clone. A file
-# whose content is unchanged keeps its time, so that the build does only what it must.
+# What tells this clone from others below a shared directory.
+tree_name() {
+    printf '%s-%s' "$(basename "$ROOT")" "$(printf '%s' "$ROOT" | cksum | cut -d' ' -f1)"
+}
+
+# Sets TREE to the directory and brings it to the state of ROOT, written by the user himself: root
+# only reads the clone. A file whose content is unchanged keeps its time, so that the build does only
+# what it must.
 copy_tree() {
-    local name
-    name=$(basename "$ROOT")-$(printf '%s' "$ROOT" | cksum | cut -d' ' -f1)
-    TREE=$MOSAIC_HOME/trees/$name
-    echo "copying the tree to $TREE, for the user $MOSAIC_USER"
+    TREE=$1
+    echo "copying the tree to $TREE"
     (
         TREE=/
-        as_user mkdir -p "$MOSAIC_HOME/trees/$name"
+        as_user mkdir -p "$1"
     )
     tree_files | tar -C "$ROOT" --null --no-recursion -T - -c -f - |
         as_user sh -c '
@@ -162,7 +166,8 @@ prepare() {
         flock 9
     fi
     if [ "$(id -u)" -eq 0 ]; then
-        copy_tree
+        echo "working as the user $MOSAIC_USER"
+        copy_tree "$MOSAIC_HOME/trees/$(tree_name)"
     fi
 }
 

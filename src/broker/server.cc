@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/crash_point.h"
 #include "base/secret.h"
 #include "wire/limits.h"
 
@@ -137,10 +138,14 @@ Result<void> Server::tick() {
                 }
         }
     }
-    carry_out(turns_.run(collect(), wall_clock_ms()));
+    const std::vector<Done> done = turns_.run(collect(), wall_clock_ms());
+    carry_out(done);
     report_store();
     follow_human();
     finish_turn();
+    for (const Done& one : done) {
+        MOSAIC_CRASH_POINT("broker", "answered", one.request.verb);
+    }
     if (control_.ended && !control_.has_lines) {
         stopping_ = true;
     }
@@ -296,8 +301,8 @@ void Server::relay(wire::Reply reply) {
     push(*found->second, wire::encode(reply));
 }
 
-void Server::carry_out(std::vector<Done> done) {
-    for (Done& one : done) {
+void Server::carry_out(const std::vector<Done>& done) {
+    for (const Done& one : done) {
         if (one.outcome.kind == Outcome::Kind::forward) {
             forward(*one.to, one.request.id, one.outcome.ask);
         } else {

@@ -75,7 +75,7 @@ class Server {
     void take_lines(Connection& connection, size_t lines_max, std::vector<Item>& items);
     void take_line(Connection& connection, std::string line, std::vector<Item>& items);
     void relay(wire::Reply reply);
-    void carry_out(std::vector<Done> done);
+    void carry_out(const std::vector<Done>& done);
     void forward(Connection& from, int64_t request, const HostRequest& ask);
     void ask_host(const std::string& verb, json::Value args);
     void report_store();

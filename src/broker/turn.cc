@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/crash_point.h"
 #include "base/secret.h"
 
 namespace mosaic::broker {
@@ -71,10 +72,16 @@ Result<std::vector<Done>> Turns::all_at_once(const std::vector<Item>& items, int
     if (events_grew) {
         MOSAIC_TRY(settle({kEvents}, now, done));
     }
+    for (const Item& item : items) {
+        MOSAIC_CRASH_POINT("broker", "handled", item.request.verb);
+    }
     if (store_.rows_written() == before) {
         store_.rollback();  // only ends the read
     } else {
         MOSAIC_TRY(store_.commit());
+    }
+    for (const Item& item : items) {
+        MOSAIC_CRASH_POINT("broker", "committed", item.request.verb);
     }
     missed_.clear();
     return done;

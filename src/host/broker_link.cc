@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/crash_point.h"
 #include "base/secret.h"
 #include "host/log.h"
 #include "process/pidfd.h"
@@ -84,6 +85,7 @@ void BrokerLink::start() {
                  "--admin-fd",
                  "5"};
     spec.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
+    MOSAIC_PASS_CRASH_POINTS(spec.env);
     spec.descriptors = {{theirs.get(), 3}, {bus_socket_, 4}, {admin_socket_, 5}, {2, 2}};
     spec.parent_death_kill = true;
     auto child = process::spawn(spec);
@@ -251,11 +253,13 @@ void BrokerLink::fail_pending() {
 }
 
 void BrokerLink::send_request(const std::string& verb, json::Value args, Pending pending) {
+    [[maybe_unused]] const Kind kind = pending.kind;
     Request request;
     request.id = requests_.ask(std::move(pending));
     request.verb = verb;
     request.args = std::move(args);
     send_text(wire::encode(request));
+    MOSAIC_CRASH_POINT("request", "after", launch::to_string(kind));
     watch();
 }
 
@@ -342,6 +346,7 @@ void BrokerLink::handle_reply(const Reply& reply) {
         return;
     }
     const Pending& pending = *answered;
+    MOSAIC_CRASH_POINT("request", "on", launch::to_string(pending.kind));
     switch (pending.kind) {
         case Kind::config:
             on_config_reply(reply);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "base/crash_point.h"
 #include "host/log.h"
 #include "process/files.h"
 #include "process/pidfd.h"
@@ -73,9 +74,7 @@ void Recovery::begin(const registry::SessionsFile& left, const std::vector<wire:
         leftover.state.facts.alive = !leftover.processes.empty();
         const launch::LeftoverStep first = launch::begin_leftover(leftover.state.facts);
         leftover.state = first.next;
-        for (const LeftoverEffect effect : first.effects) {
-            carry_out(i, effect);
-        }
+        carry_out(i, first);
     }
     if (!leftovers_.empty()) {
         log_line("an earlier host left " + std::to_string(leftovers_.size()) +
@@ -208,10 +207,16 @@ void Recovery::on_ended(uint32_t leftover, const wire::EndLaunchResult& end) {
 }
 
 void Recovery::step(const LeftoverNews& news) {
+    MOSAIC_CRASH_POINT("leftover", "on", launch::to_string(news.event));
     const launch::LeftoverStep next = launch::step(leftovers_[news.leftover].state, news.event);
     leftovers_[news.leftover].state = next.next;
-    for (const LeftoverEffect effect : next.effects) {
-        carry_out(news.leftover, effect);
+    carry_out(news.leftover, next);
+}
+
+void Recovery::carry_out(uint32_t index, const launch::LeftoverStep& step) {
+    for (const LeftoverEffect effect : step.effects) {
+        carry_out(index, effect);
+        MOSAIC_CRASH_POINT("leftover", "after", launch::to_string(effect));
     }
 }
 

@@ -75,6 +75,7 @@ class Recovery {
     void scan();
     void add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd);
     [[nodiscard]] std::string run_of(pid_t pid) const;
+    void carry_out(uint32_t index, const launch::LeftoverStep& step);
     void carry_out(uint32_t index, launch::LeftoverEffect effect);
     void kill(const Leftover& leftover);
     [[nodiscard]] bool all_gone(const Leftover& leftover) const;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/assert.h"
+#include "base/crash_point.h"
 #include "host/capability.h"
 #include "host/failure.h"
 #include "host/log.h"
@@ -127,9 +128,7 @@ void Runs::begin(Ask ask, Plan plan) {
     own(s.stdin_op, Owner::run_stdin, index);
     const launch::Step first = launch::begin();
     s.state = first.next;
-    for (const launch::Effect& effect : first.effects) {
-        carry_out(index, effect.kind);
-    }
+    carry_out(index, first);
 }
 
 void Runs::stamp(RunSlot& s, EventKind event) const {
@@ -162,6 +161,7 @@ void Runs::step(const RunEvent& queued) {
     if (is_deadline && queued.deadline != s->deadline_generation) {
         return;  // another timer took its place while it waited in the queue
     }
+    MOSAIC_CRASH_POINT("run", "on", launch::to_string(queued.event.kind));
     stamp(*s, queued.event.kind);
     if (queued.event.kind == EventKind::deadline && s->failure.empty()) {
         s->failure = "nothing came within its time";
@@ -170,8 +170,13 @@ void Runs::step(const RunEvent& queued) {
     }
     const launch::Step next = launch::step(s->state, queued.event);
     s->state = next.next;
-    for (const launch::Effect& effect : next.effects) {
-        carry_out(queued.run.index, effect.kind);
+    carry_out(queued.run.index, next);
+}
+
+void Runs::carry_out(uint32_t index, const launch::Step& step) {
+    for (const launch::Effect& effect : step.effects) {
+        carry_out(index, effect.kind);
+        MOSAIC_CRASH_POINT("run", "after", launch::to_string(effect.kind));
     }
 }
 

@@ -109,6 +109,7 @@ class Runs {
     RunSlot& slot(uint32_t index) { return *slots_[index]; }
 
     RunSlot* find(SlotRef ref);
+    void carry_out(uint32_t index, const launch::Step& step);
     void carry_out(uint32_t index, launch::EffectKind effect);
     void stamp(RunSlot& s, launch::EventKind event) const;
     void admit();

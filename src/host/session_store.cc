@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "base/assert.h"
+#include "base/crash_point.h"
 #include "host/log.h"
 #include "registry/layout.h"
 
@@ -48,10 +49,12 @@ void SessionStore::changed(uint64_t version) {
 }
 
 void SessionStore::feed(const StoreEvent& event) {
+    MOSAIC_CRASH_POINT("store", "on", registry::to_string(event.kind));
     const registry::StoreStep s = registry::step(state_, event);
     state_ = s.next;
     for (const registry::StoreEffect& effect : s.effects) {
         carry_out(effect);
+        MOSAIC_CRASH_POINT("store", "after", registry::to_string(effect.kind));
     }
 }
 

@@ -28,6 +28,8 @@ constexpr std::array<std::string_view, kLeftoverPhases> kPhaseNames = {
     "waiting", "ending", "unrecording", "over"};
 constexpr std::array<std::string_view, kLeftoverEvents> kEventNames = {
     "gone", "deadline", "ended", "ended_before", "removed"};
+constexpr std::array<std::string_view, kLeftoverEffects> kEffectNames = {
+    "kill", "arm_deadline", "report_stuck", "end_at_broker", "log_end", "unrecord", "settle"};
 
 using A = Action;
 
@@ -125,6 +127,10 @@ std::string_view to_string(LeftoverPhase phase) {
 
 std::string_view to_string(LeftoverEvent event) {
     return kEventNames[static_cast<size_t>(event)];
+}
+
+std::string_view to_string(LeftoverEffect effect) {
+    return kEffectNames[static_cast<size_t>(effect)];
 }
 
 }  // namespace mosaic::launch

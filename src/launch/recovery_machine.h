@@ -40,6 +40,7 @@ enum class LeftoverEffect : uint8_t {
     unrecord,  // -> removed
     settle,    // seat free; launches of it may pass
 };
+constexpr size_t kLeftoverEffects = static_cast<size_t>(LeftoverEffect::settle) + 1;
 
 struct LeftoverFacts {
     bool alive = false;      // a process matched
@@ -70,5 +71,6 @@ struct LeftoverStep {
 [[nodiscard]] std::string_view action_name(LeftoverPhase phase, LeftoverEvent event);
 [[nodiscard]] std::string_view to_string(LeftoverPhase phase);
 [[nodiscard]] std::string_view to_string(LeftoverEvent event);
+[[nodiscard]] std::string_view to_string(LeftoverEffect effect);
 
 }  // namespace mosaic::launch

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,13 @@ enum class RequestKind : uint8_t {
     end_leftover,  // of what an earlier host left
     refuse,
 };
+constexpr size_t kRequestKinds = static_cast<size_t>(RequestKind::refuse) + 1;
+
+[[nodiscard]] constexpr std::string_view to_string(RequestKind kind) {
+    constexpr std::array<std::string_view, kRequestKinds> kNames = {
+        "config", "bound", "authorize", "bind", "end", "end_leftover", "refuse"};
+    return kNames[static_cast<size_t>(kind)];
+}
 
 // Whether a request outlives the broker that didn't answer it: an ending does, because the run must
 // end; whoever asked for anything else is told that it failed.

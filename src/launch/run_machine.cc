@@ -73,13 +73,11 @@ constexpr std::array<std::string_view, kEventKinds> kEventNames = {
     "stop",          "ended",        "removed",
 };
 
-constexpr std::array<std::string_view, static_cast<size_t>(EffectKind::free_seat) + 1>
-    kEffectNames = {
-        "authorize",   "enqueue",     "prepare",        "spawn",           "bind",
-        "record",      "deliver",     "arm_deadline",   "disarm_deadline", "term",
-        "kill",        "leave_setup", "reply_launched", "reply_refused",   "log_launch",
-        "log_refused", "log_end",     "end_at_broker",  "unrecord",        "discard_files",
-        "free_seat",
+constexpr std::array<std::string_view, kEffectKinds> kEffectNames = {
+    "authorize",      "enqueue",       "prepare",         "spawn",       "bind",    "record",
+    "deliver",        "arm_deadline",  "disarm_deadline", "term",        "kill",    "leave_setup",
+    "reply_launched", "reply_refused", "log_launch",      "log_refused", "log_end", "end_at_broker",
+    "unrecord",       "discard_files", "free_seat",
 };
 
 using Row = std::array<Action, kEventKinds>;

@@ -90,6 +90,7 @@ enum class EffectKind : uint8_t {
     discard_files,  // the run directory goes: nobody ever knew this run
     free_seat,      // seat and capacity are free; the slot may be reused once quiescent
 };
+constexpr size_t kEffectKinds = static_cast<size_t>(EffectKind::free_seat) + 1;
 
 struct Effect {
     EffectKind kind = EffectKind::free_seat;

@@ -45,6 +45,17 @@ constexpr std::array<std::string_view, kStorePhases> kPhaseText = {"idle",
 constexpr std::array<std::string_view, kStoreEvents> kEventText = {
     "changed", "opened", "wrote", "synced", "renamed", "directory_synced", "unlinked", "retry_due"};
 
+constexpr std::array<std::string_view, kStoreEffects> kEffectText = {"open_temporary",
+                                                                     "write",
+                                                                     "fsync",
+                                                                     "rename",
+                                                                     "fsync_directory",
+                                                                     "close_temporary",
+                                                                     "unlink_temporary",
+                                                                     "report_durable",
+                                                                     "report_failed",
+                                                                     "arm_retry"};
+
 constexpr std::array<std::string_view, static_cast<size_t>(Action::try_again) + 1> kActionText = {
     "impossible",
     "begin",
@@ -255,6 +266,10 @@ std::string_view to_string(StorePhase phase) {
 
 std::string_view to_string(StoreEventKind kind) {
     return kEventText[static_cast<size_t>(kind)];
+}
+
+std::string_view to_string(StoreEffectKind kind) {
+    return kEffectText[static_cast<size_t>(kind)];
 }
 
 std::string_view to_string(StoreAction action) {

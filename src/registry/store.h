@@ -77,6 +77,8 @@ enum class StoreEffectKind : uint8_t {
     arm_retry,         // after `delay_ms`; -> retry_due
 };
 
+constexpr size_t kStoreEffects = static_cast<size_t>(StoreEffectKind::arm_retry) + 1;
+
 struct StoreEffect {
     StoreEffectKind kind = StoreEffectKind::write;
     uint64_t version = 0;   // open_temporary, report_durable, report_failed
@@ -133,6 +135,7 @@ enum class StoreAction : uint8_t {
 
 [[nodiscard]] std::string_view to_string(StorePhase phase);
 [[nodiscard]] std::string_view to_string(StoreEventKind kind);
+[[nodiscard]] std::string_view to_string(StoreEffectKind kind);
 [[nodiscard]] std::string_view to_string(StoreAction action);
 
 }  // namespace mosaic::registry

@@ -82,6 +82,7 @@ Result<void> Host::set_up() {
         std::make_unique<RunDirectories>(*children_, settings_.system.limits, root_.runs.get());
     disk_ =
         std::make_unique<DiskWatch>(loop_, *children_, settings_.system.limits, root_.runs.get());
+    logged_ = logged_ends(root_.launches.get(), settings_.business.id + ".jsonl");
     recovery_ = std::make_unique<Recovery>(
         RecoveryParts{loop_,
                       *store_,
@@ -90,7 +91,7 @@ Result<void> Host::set_up() {
                       registry::runs_dir(root_.path, settings_.business.id),
                       settings_.system.sandbox.bwrap,
                       boot_id_,
-                      logged_ends(root_.launches.get(), settings_.business.id + ".jsonl")});
+                      logged_.runs});
     runs_ = std::make_unique<Runs>(RunParts{loop_,
                                             root_,
                                             *store_,

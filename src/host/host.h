@@ -106,6 +106,7 @@ class Host {
     bool accept_paused_ = false;
     int stops_asked_ = 0;
     bool recovery_begun_ = false;
+    LoggedEnds logged_;  // as this host found the launch log
 
     // Bad requests and unknown capabilities since the last summary.
     uint64_t bad_requests_ = 0;

@@ -8,6 +8,7 @@
 #include "host/host.h"
 #include "host/log.h"
 #include "host/notify.h"
+#include "host/unlogged_ends.h"
 #include "registry/layout.h"
 
 namespace mosaic::host {
@@ -96,7 +97,9 @@ void Host::begin_recovery(const wire::BoundResult& bound) {
     if (state_ == State::starting) {
         state_ = State::recovering;
     }
-    recovery_->begin(left_, bound.bound);
+    std::vector<wire::BoundRun> to_end = unlogged_ends(root_.runs.get(), bound, logged_);
+    to_end.insert(to_end.begin(), bound.bound.begin(), bound.bound.end());
+    recovery_->begin(left_, to_end);
     forget_orphans(bound);
     broker_->set_candidates({});
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/instant.h"
 #include "host/log.h"
 #include "registry/launch_log.h"
 
@@ -22,32 +23,50 @@ bool is_same_file(const struct stat& facts, int fd) {
     return ::fstat(fd, &other) == 0 && other.st_dev == facts.st_dev && other.st_ino == facts.st_ino;
 }
 
+// As in a line; empty when the file system doesn't keep it.
+std::string birth_of(int fd) {
+    struct statx facts {};
+
+    if (::statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &facts) != 0 ||
+        (facts.stx_mask & STATX_BTIME) == 0) {
+        return {};
+    }
+    return iso8601(int64_t{facts.stx_btime.tv_sec} * 1000 + facts.stx_btime.tv_nsec / 1'000'000);
+}
+
 }  // namespace
 
-std::set<std::string> logged_ends(int launches_directory, const std::string& name) {
+LoggedEnds logged_ends(int launches_directory, const std::string& name) {
     constexpr off_t kTailBytes = off_t{4} * 1024 * 1024;
-    std::set<std::string> runs;
+    LoggedEnds ends;
     const UniqueFd file(
         ::openat(launches_directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
 
     struct stat facts {};
 
     if (!file.valid() || ::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
-        return runs;
+        return ends;
     }
     const off_t start = std::max<off_t>(0, facts.st_size - kTailBytes);
     std::string tail(static_cast<size_t>(facts.st_size - start), '\0');
     const ssize_t got = ::pread(file.get(), tail.data(), tail.size(), start);
     std::string_view rest(tail.data(), got > 0 ? static_cast<size_t>(got) : 0);
+    const std::string birth = start == 0 ? birth_of(file.get()) : std::string();
+    if (!birth.empty()) {
+        ends.since = birth;
+    }
     while (!rest.empty()) {
         const size_t end = std::min(rest.find('\n'), rest.size());
         const auto record = registry::parse_log_line(rest.substr(0, end));
         if (record && record->event == "end") {
-            runs.insert(record->run);
+            ends.runs.insert(record->run);
+        }
+        if (record && birth.empty() && !record->at.empty()) {
+            ends.since = std::min(ends.since, record->at);
         }
         rest.remove_prefix(std::min(end + 1, rest.size()));
     }
-    return runs;
+    return ends;
 }
 
 LaunchLog::LaunchLog(Loop& loop) : loop_(loop) {

@@ -10,9 +10,17 @@
 
 namespace mosaic::host {
 
-// The runs whose `end` line stands in the last part of a launch log: enough for what one host can
-// have left behind. Blocking: for the start. A log that can't be read has none.
-[[nodiscard]] std::set<std::string> logged_ends(int launches_directory, const std::string& name);
+// What the last part of a launch log says of ends: enough for what one host can have left behind.
+struct LoggedEnds {
+    std::set<std::string> runs;  // whose `end` line is there
+    // As in a line: what was written from then on is there, if it was written to this file. The
+    // file's birth, or the first line where the part doesn't begin with the file or the file system
+    // keeps no births.
+    std::string since = "~";  // later than any
+};
+
+// Blocking: for the start. A log that can't be read has none.
+[[nodiscard]] LoggedEnds logged_ends(int launches_directory, const std::string& name);
 
 // Appends lines to launches/<business>.jsonl through the ring, in order, one write at a time. A
 // write that fails (a full disk) is tried again later and loses nothing but what no longer fits the

@@ -411,10 +411,9 @@ void Runs::log_refused(const RunSlot& s) {
     }
 }
 
+// Also of an end that the broker had on record already: it was this run's own, and its answer was
+// lost with an earlier broker.
 void Runs::log_end(const RunSlot& s) {
-    if (!s.end_first) {
-        return;
-    }
     registry::EndLine line;
     line.at = iso8601(wall_clock_ms());
     line.seat = s.plan.seat;

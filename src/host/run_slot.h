@@ -100,7 +100,6 @@ struct RunSlot {
     std::optional<int64_t> end_exit_code;
     std::string end_signal;
     std::string end_detail;
-    bool end_first = true;  // the broker recorded this end now, not before
 
     bool discarded = false;  // its directory goes: nobody ever knew the run
     bool has_turn = false;   // counts among the launches that are being set up

@@ -445,7 +445,6 @@ void Runs::on_ended(const BrokerNews& news) {
     if (s == nullptr) {
         return;
     }
-    s->end_first = news.end.first;
     s->end_reason = news.end.reason;
     s->end_exit_code = news.end.exit_code;
     s->end_signal = news.end.signal;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/instant.h"
 #include "rig.h"
 
 using namespace mosaic;
@@ -232,4 +233,23 @@ TEST_CASE("what isn't a regular file is refused, and the log stays with its file
     rig.log->append("still here\n");
     rig.settle();
     CHECK(content(scratch.fd(), kName) == "still here\n");
+}
+
+TEST_CASE("the log's ends are found, and since when it would have them") {
+    const Scratch scratch;
+    CHECK(host::logged_ends(scratch.fd(), kName).runs.empty());
+    CHECK(host::logged_ends(scratch.fd(), kName).since == "~");
+    const std::string before = iso8601(wall_clock_ms() - 10'000);
+    const std::string first = "2026-01-01T00:00:00.000Z";
+    // The last line was cut short by a crash.
+    put(scratch.fd(),
+        kName,
+        R"({"event":"launch","at":")" + first + R"(","instance":"a","run":"r1"})" + "\n" +
+            R"({"event":"end","at":"2026-01-01T00:00:01.000Z","instance":"a","run":"r1"})" + "\n" +
+            R"({"event":"end","at":"2026-01-01T00:00:02.000Z","instance":"b","run":"r2"})" + "\n" +
+            R"({"event":"end","at":"2026-01-01T)");
+    const host::LoggedEnds ends = host::logged_ends(scratch.fd(), kName);
+    CHECK(ends.runs == std::set<std::string>{"r1", "r2"});
+    // The file's birth, or its first line's time where births aren't kept.
+    CHECK((ends.since >= before || ends.since == first));
 }

@@ -284,6 +284,14 @@ void World::spawn_host(const StartOptions& options) {
 }
 
 void World::start(const StartOptions& options) {
+    if (!try_start(options)) {
+        const auto exit = host_.wait();
+        FAIL("the host ended before it was ready, with " << exit->code << "; its log:\n"
+                                                         << host_log());
+    }
+}
+
+bool World::try_start(const StartOptions& options) {
     spawn_host(options);
     const int64_t deadline = now_ms() + kWaitMs;
     while (true) {
@@ -297,12 +305,10 @@ void World::start(const StartOptions& options) {
             std::array<char, 4096> buffer{};
             const ssize_t got = ::recv(notify_.get(), buffer.data(), buffer.size(), 0);
             if (got > 0 && contains({buffer.data(), static_cast<size_t>(got)}, "READY=1")) {
-                return;
+                return true;
             }
         } else if (polls[1].revents != 0) {
-            const auto exit = host_.wait();
-            FAIL("the host ended before it was ready, with " << exit->code << "; its log:\n"
-                                                             << host_log());
+            return false;
         }
     }
 }
@@ -479,6 +485,15 @@ std::vector<json::Value> World::sessions() const {
 std::optional<json::Value> World::session(std::string_view run) const {
     for (const json::Value& entry : sessions()) {
         if (text(entry, "run") == run) {
+            return entry;
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<json::Value> World::session_of(std::string_view instance) const {
+    for (const json::Value& entry : sessions()) {
+        if (text(entry, "instance") == instance && entry.find("thread") == nullptr) {
             return entry;
         }
     }

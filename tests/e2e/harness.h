@@ -62,6 +62,8 @@ class World {
 
     // Starts the host and waits for READY=1.
     void start(const StartOptions& options = {});
+    // The same, but the host may die before: then false, and it isn't waited for.
+    [[nodiscard]] bool try_start(const StartOptions& options = {});
     // Starts a host that must end before it is ready; how it ended. Its log is in host_log().
     Exit start_fails(const StartOptions& options = {});
     // A second host beside the first, waited for.
@@ -106,6 +108,8 @@ class World {
     // The entries of sessions.json.
     [[nodiscard]] std::vector<json::Value> sessions() const;
     [[nodiscard]] std::optional<json::Value> session(std::string_view run) const;
+    // The plain run of an instance.
+    [[nodiscard]] std::optional<json::Value> session_of(std::string_view instance) const;
     // Waits until sessions.json has this many entries; false when it doesn't come to that.
     bool wait_sessions(size_t count);
 
@@ -120,6 +124,9 @@ class World {
     }
 
     [[nodiscard]] std::string prefix() const { return prefix_; }
+
+    // What is started from now on comes from another installation.
+    void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
 
     [[nodiscard]] Environment environment() const;
     [[nodiscard]] std::vector<std::string> host_argv() const;

@@ -94,6 +94,9 @@ class LineStream {
 
     [[nodiscard]] bool valid() const { return fd_.valid(); }
 
+    // The other end is known to be gone.
+    [[nodiscard]] bool ended() const { return ended_; }
+
     [[nodiscard]] int fd() const { return fd_.get(); }
 
     // False when the other end is gone.

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 
 #include "base/assert.h"
@@ -28,6 +29,23 @@ constexpr size_t kEventsPerTickMax = 1'000'000;
 // A tick this late was not ours to keep: the process was stopped, or the machine asleep.
 constexpr Duration kLateTick = milliseconds(500);
 
+// TRAP-19: the ring of a host that was killed a moment ago gives its locked memory back late.
+// Waited for, because a start that is refused isn't tried again by the service manager.
+Result<std::unique_ptr<reactor::Ring>> make_ring() {
+    constexpr int kTriesMax = 100;
+    constexpr int kPauseMs = 50;
+    for (int tries = 1;; ++tries) {
+        auto ring = reactor::Ring::create({});
+        if (ring || ring.error().sys != ENOMEM || tries == kTriesMax) {
+            return ring;
+        }
+        if (tries == 1) {
+            log_line("no memory for a ring now; trying again for 5 s");
+        }
+        ::poll(nullptr, 0, kPauseMs);
+    }
+}
+
 }  // namespace
 
 Host::Host(Settings settings, DataRoot root, registry::SessionsFile left, HostOptions options)
@@ -43,7 +61,7 @@ Host::~Host() {
 }
 
 Result<void> Host::set_up() {
-    MOSAIC_TRY_ASSIGN(loop_.ring, reactor::Ring::create({}));
+    MOSAIC_TRY_ASSIGN(loop_.ring, make_ring());
     MOSAIC_TRY_ASSIGN(bus_socket_, listen_on(root_, std::string(registry::kBusSocket)));
     MOSAIC_TRY_ASSIGN(admin_socket_, listen_on(root_, std::string(registry::kAdminSocket)));
     loop_.now = monotonic_now();

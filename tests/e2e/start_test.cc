@@ -2,7 +2,9 @@
 // its exit code, and touches nothing. Method: one wrong thing each.
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -403,4 +405,28 @@ TEST_CASE("a host whose error stream is closed goes on") {
     const auto exit = host.wait();
     REQUIRE(exit.has_value());
     CHECK(exit->code == 0);
+}
+
+TEST_CASE("a start waits for the memory that a killed host's ring gives back late") {
+    World world;
+    world.write_config();
+    rlimit own{};
+    REQUIRE(::getrlimit(RLIMIT_MEMLOCK, &own) == 0);
+    const rlimit none{0, own.rlim_max};
+    const std::string log = world.root + "/host.log";
+    const UniqueFd out(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &none) == 0);
+    Child host = Child::start(
+        world.host_argv(), world.environment(), {.out = out.get(), .err = out.get(), .extra = {}});
+    REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &own) == 0);
+    const auto said = [&](std::string_view text) { return contains(read_text(log), text); };
+    // Kernels that don't count a ring there serve at once.
+    REQUIRE(wait_for_change({world.root},
+                            [&] { return said("no memory for a ring") || said("serving acme"); }));
+    REQUIRE(::prlimit(host.pid(), RLIMIT_MEMLOCK, &own, nullptr) == 0);
+    CHECK_MESSAGE(wait_for_change({world.root}, [&] { return said("serving acme"); }),
+                  read_text(log));
+    host.signal(SIGTERM);
+    const auto exit = host.wait();
+    CHECK((exit && exit->code == 0));
 }

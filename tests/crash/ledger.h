@@ -16,7 +16,8 @@ class Ledger {
   public:
     explicit Ledger(e2e::World& world) : world_(world) {}
 
-    // The next number for a message to the coder, whose body is number_script(n).
+    // A number that was never given before: for a message to the coder, whose body is then
+    // number_script(n), or for a name.
     [[nodiscard]] int next() { return next_++; }
 
     [[nodiscard]] static std::string number_script(int number);

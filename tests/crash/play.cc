@@ -159,15 +159,20 @@ void Play::note() {
     }
 }
 
-// A message to the seat, waited for by a file that its script makes in the end.
+// A message to the seat, waited for by a file that its script makes in the end. A message that
+// wasn't acked comes again, to a later session in another scene: there its script does nothing.
 void Play::run_script(std::string_view seat, const std::string& script) {
-    const std::string name = "ran." + std::to_string(++scripts_);
-    const std::string path = world_.workspace(seat) + "/" + name;
-    ::unlink(path.c_str());
-    request(
-        "message.send",
-        object({{"to", std::string(seat)}, {"class", "NOTE"}, {"body", script + "\n: >" + name}}));
-    wait_for("a script's end", [&] { return exists(path); });
+    const std::string number = std::to_string(ledger_.next());
+    const std::string wanted = world_.workspace(seat) + "/wanted." + number;
+    const std::string ran = world_.workspace(seat) + "/ran." + number;
+    write_text(wanted, "");
+    request("message.send",
+            object({{"to", std::string(seat)},
+                    {"class", "NOTE"},
+                    {"body",
+                     "[ -e wanted." + number + " ] || exit 0\n" + script + "\n: >ran." + number}}));
+    wait_for("a script's end", [&] { return exists(ran); });
+    ::unlink(wanted.c_str());
 }
 
 void Play::converse() {

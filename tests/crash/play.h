@@ -54,7 +54,6 @@ class Play {
 
     e2e::World& world_;
     Ledger& ledger_;
-    int scripts_ = 0;
 };
 
 }  // namespace mosaic::crash

@@ -100,7 +100,7 @@ void Stage::doctor_sessions(const std::string& unnamed, const json::Value& ended
     json::Value file = *json::parse(read_text(path), {.depth_max = 16});
     json::Array& entries = *file.find("sessions")->array();
     std::erase_if(entries, [&](const json::Value& entry) {
-        return text(entry, "run") == unnamed || text(entry, "run") == text(ended, "run");
+        return text(entry, "run") == unnamed || text(entry, "instance") == text(ended, "instance");
     });
     entries.push_back(ended);
     write_text(path, json::dump(file), 0600);

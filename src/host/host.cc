@@ -96,8 +96,8 @@ Result<void> Host::set_up() {
     probe_ = std::make_unique<Probe>(*children_, settings_);
     config_ = std::make_unique<ConfigKeeper>(settings_, root_, *children_);
     versions_ = std::make_unique<Versions>(loop_, *children_, settings_);
-    directories_ =
-        std::make_unique<RunDirectories>(*children_, settings_.system.limits, root_.runs.get());
+    directories_ = std::make_unique<RunDirectories>(
+        loop_, *children_, settings_.system.limits, root_.runs.get());
     disk_ =
         std::make_unique<DiskWatch>(loop_, *children_, settings_.system.limits, root_.runs.get());
     logged_ = logged_ends(root_.launches.get(), settings_.business.id + ".jsonl");
@@ -277,6 +277,9 @@ void Host::dispatch_timers() {
                 break;
             case TimerKind::disk_check:
                 on_disk_check();
+                break;
+            case TimerKind::tidy_up:
+                directories_->on_timer();
                 break;
             case TimerKind::stop_all:
                 cut_stop_short();

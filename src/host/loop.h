@@ -51,6 +51,7 @@ enum class TimerKind : uint16_t {
     child_deadline,
     bad_request_summary,
     disk_check,
+    tidy_up,
     stop_all,
 };
 

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +20,9 @@ namespace mosaic::host {
 namespace {
 
 constexpr Duration kRemovalTakes = seconds(600);
+constexpr Duration kGatherFor = seconds(3);
 constexpr size_t kAtOnce = 256;
+constexpr int kTidyNice = 10;
 constexpr int64_t kDayMs = int64_t{24} * 3600 * 1000;
 
 // When something of it was last written; its rw/ is when its tmp/ went.
@@ -58,8 +61,11 @@ Result<void> trim_run(int runs, const std::string& run) {
 
 }  // namespace
 
-RunDirectories::RunDirectories(Children& children, const config::Limits& limits, int runs)
-    : children_(children), limits_(limits), runs_(runs) {}
+RunDirectories::RunDirectories(Loop& loop,
+                               Children& children,
+                               const config::Limits& limits,
+                               int runs)
+    : loop_(loop), children_(children), limits_(limits), runs_(runs) {}
 
 std::vector<std::string> RunDirectories::list() const {
     std::vector<std::pair<int64_t, std::string>> found;
@@ -103,6 +109,7 @@ void RunDirectories::ended(const std::string& run) {
 
 void RunDirectories::discard(const std::string& run) {
     work_.push_back({kRemoveRun, run});
+    due_ = true;
     start();
 }
 
@@ -111,21 +118,41 @@ void RunDirectories::prune() {
         limits_.runs_kept_days == 0 ? INT64_MIN : wall_clock_ms() - limits_.runs_kept_days * kDayMs;
     const auto most = static_cast<size_t>(limits_.runs_kept);
     while (!kept_.empty() && (kept_.size() > most || kept_.front().at_ms < oldest_ms)) {
-        discard(kept_.front().run);
+        later({kRemoveRun, std::move(kept_.front().run)});
         kept_.pop_front();
     }
 }
 
 void RunDirectories::trim(const std::string& run) {
+    later({kTrimRun, run});
+}
+
+void RunDirectories::later(Work work) {
+    if (stopping_) {
+        return;
+    }
+    work_.push_back(std::move(work));
+    if (!armed_ && !due_) {
+        armed_ = true;
+        loop_.set_timer(TimerKind::tidy_up, 0, 0, kGatherFor);
+    }
+}
+
+void RunDirectories::on_timer() {
+    armed_ = false;
     if (!stopping_) {
-        work_.push_back({kTrimRun, run});
+        due_ = true;
         start();
     }
 }
 
 // Trees may be deep, and the loop has no time for that.
 void RunDirectories::start() {
-    if (job_ != 0 || work_.empty()) {
+    if (job_ != 0 || !due_) {
+        return;
+    }
+    if (work_.empty()) {
+        due_ = false;
         return;
     }
     process::SpawnSpec spec;
@@ -156,6 +183,8 @@ bool RunDirectories::settle(const ChildResult& result) {
 int remove_in_runs(int runs,
                    const std::vector<std::string>& remove,
                    const std::vector<std::string>& trim) {
+    // Nobody waits for this, and a launch may be under way.
+    static_cast<void>(::setpriority(PRIO_PROCESS, 0, kTidyNice));
     int code = exit_code::kFine;
     const auto each = [&](const std::vector<std::string>& names, auto&& what) {
         for (const std::string& run : names) {

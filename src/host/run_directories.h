@@ -7,16 +7,19 @@
 
 #include "config/config.h"
 #include "host/children.h"
+#include "host/loop.h"
 
 namespace mosaic::host {
 
 // What becomes of the directories of runs that are over, all of it off the loop, in one child at a
-// time: tmp/ and home/ of a run go right after its end, the rest of it stays until there are more
-// than limits.runsKept or it has lain for limits.runsKeptDays. No link is ever followed.
+// time: tmp/ and home/ of a run go some seconds after its end, together with those of the runs that
+// end meanwhile (a child for each would take processor time from the launches that follow); the
+// rest of it stays until there are more than limits.runsKept or it has lain for
+// limits.runsKeptDays. No link is ever followed.
 class RunDirectories {
   public:
     // `runs` is the directory that holds them all, open; everything outlives this.
-    RunDirectories(Children& children, const config::Limits& limits, int runs);
+    RunDirectories(Loop& loop, Children& children, const config::Limits& limits, int runs);
 
     // The names of all run directories that lie there, the one that was written last at the end.
     [[nodiscard]] std::vector<std::string> list() const;
@@ -25,11 +28,14 @@ class RunDirectories {
     void adopt(const std::string& run);
     // A run that has ended now.
     void ended(const std::string& run);
-    // A run that nobody ever knew: its directory goes whole.
+    // A run that nobody ever knew: its directory goes whole, now.
     void discard(const std::string& run);
 
     // Removes what is too many or too old by now.
     void prune();
+
+    // The time for what has gathered has come.
+    void on_timer();
 
     // The host stops: what ended from now on is tidied up by the next start.
     void stop() { stopping_ = true; }
@@ -49,14 +55,18 @@ class RunDirectories {
     };
 
     void trim(const std::string& run);
+    void later(Work work);
     void start();
 
+    Loop& loop_;
     Children& children_;
     const config::Limits& limits_;
     int runs_;
     std::deque<Kept> kept_;  // the oldest first
     std::deque<Work> work_;
-    uint64_t job_ = 0;  // 0: no child is at it
+    uint64_t job_ = 0;    // 0: no child is at it
+    bool due_ = false;    // what waits is to be done now
+    bool armed_ = false;  // a timer runs that makes it due
     bool stopping_ = false;
 };
 

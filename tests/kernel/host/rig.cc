@@ -152,6 +152,7 @@ void Rig::dispatch_timers() {
             case TimerKind::accept_retry:
             case TimerKind::bad_request_summary:
             case TimerKind::disk_check:
+            case TimerKind::tidy_up:
             case TimerKind::stop_all:
                 FAIL("a timer of no part here");
         }

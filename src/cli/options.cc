@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "base/ids.h"
 #include "wire/codes.h"
@@ -52,8 +53,31 @@ void add_thread(CLI::App& command, Raw& raw) {
     command.add_option("--thread", raw.options.thread, "The thread of the instance");
 }
 
+// All of `text` as a number in [0, max]. CLI11's own checks let NaN pass, and name a bound of their
+// choice.
+template <class Number>
+bool is_number_up_to(const std::string& text, Number max) {
+    Number value = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value >= 0 &&
+           value <= max;
+}
+
+// What is wrong with a word, or empty, as CLI11 wants it.
+std::string seconds_problem(const std::string& text) {
+    return is_number_up_to(text, kSecondsMax)
+               ? std::string()
+               : "expected seconds, at most a year (31622400), found \"" + text + "\"";
+}
+
+std::string count_problem(const std::string& text) {
+    return is_number_up_to(text, std::numeric_limits<int64_t>::max())
+               ? std::string()
+               : "expected a number from 0 on, found \"" + text + "\"";
+}
+
 void add_seconds(CLI::App& command, double& into, const char* name, const char* what) {
-    command.add_option(name, into, what)->check(CLI::Range(0.0, kSecondsMax))->type_name("SECONDS");
+    command.add_option(name, into, what)->check(seconds_problem)->type_name("SECONDS");
 }
 
 void add_session_commands(CLI::App& app, Raw& raw) {
@@ -89,7 +113,7 @@ void add_record_commands(CLI::App& app, Raw& raw) {
     CLI::App& events = add(app, raw, Verb::events, "events", "Print the broker's events");
     events.add_flag("--follow,-f", raw.options.follow, "Go on with what happens from now on");
     events.add_option("--since", raw.options.since, "Only events past this number")
-        ->check(CLI::NonNegativeNumber)
+        ->check(count_problem)
         ->type_name("N");
 }
 
@@ -101,7 +125,11 @@ void add_authority_commands(CLI::App& app, Raw& raw) {
     add(launches, raw, Verb::launches_revoke, "revoke", "No session may launch until allowed");
     CLI::App& decide =
         add(app, raw, Verb::decide, "decide", "Answer a decision a session asks for");
-    decide.add_option("DECISION", raw.options.target)->required();
+    decide
+        .add_option("DECISION",
+                    raw.options.target,
+                    "Its id, as decision.requested in `mosaic events` has it")
+        ->required();
     decide.add_option("ANSWER", raw.answer, "allow or deny")
         ->required()
         ->check(CLI::IsMember({"allow", "deny"}));
@@ -159,6 +187,7 @@ void add_limits_set(CLI::App& app, Raw& raw) {
         ->expected(1, 64)
         ->type_name("PROVIDER MODEL N");
     set.add_option("--account-max", o.account_max, "How many may share a credential; 0: any number")
+        ->check(count_problem)
         ->type_name("N");
 }
 
@@ -171,13 +200,13 @@ void add_config_commands(CLI::App& app, Raw& raw) {
                            "Show each instance's route, which would be used now and why");
     add_routes_set(routes, raw);
     add_limits_set(app, raw);
-    add_set(app,
-            raw,
-            Verb::instances_set,
-            "instances",
-            "Say which instances sessions may launch; all others may not be")
-        .add_option("INSTANCE", o.names)
-        ->required();
+    CLI::App& instances = add_set(app,
+                                  raw,
+                                  Verb::instances_set,
+                                  "instances",
+                                  "Say which instances sessions may launch; all others may not be");
+    instances.add_flag("--none", raw.none, "Let sessions launch nobody")
+        ->excludes(instances.add_option("INSTANCE", o.names));
     CLI::App& plugins =
         add(app, raw, Verb::plugins, "plugins", "Show the harness modules and whether they are on");
     CLI::App& set = add(plugins,
@@ -264,13 +293,15 @@ std::optional<Duration> duration_of(double in_seconds) {
     return milliseconds(std::llround(in_seconds * 1000));
 }
 
+// The names between commas, without blanks around them.
 std::vector<std::string> split(const std::string& list) {
     std::vector<std::string> out;
-    size_t at = 0;
-    while (at < list.size()) {
+    for (size_t at = 0; at < list.size();) {
         const size_t comma = std::min(list.find(',', at), list.size());
-        if (comma > at) {
-            out.push_back(list.substr(at, comma - at));
+        const std::string part = list.substr(at, comma - at);
+        const size_t first = part.find_first_not_of(' ');
+        if (first != std::string::npos) {
+            out.push_back(part.substr(first, part.find_last_not_of(' ') + 1 - first));
         }
         at = comma + 1;
     }
@@ -321,6 +352,9 @@ std::optional<std::string> take_changes(Raw& raw) {
     if (o.verb == Verb::plugins_set && o.names.empty() && !raw.none) {
         return "plugins set: name the modules, or --none";
     }
+    if (o.verb == Verb::instances_set && o.names.empty() && !raw.none) {
+        return "instances set: name the instances, or --none";
+    }
     return std::nullopt;
 }
 
@@ -361,11 +395,49 @@ Parsed check_names(const Raw& raw) {
     return {o, exit_code::kFine, ""};
 }
 
-bool is_no_command(const CLI::App& app, const std::string& word) {
+const CLI::App* find_command(const CLI::App& app, const std::string& word) {
     const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-    return std::none_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
+    const auto hit = std::find_if(commands.begin(), commands.end(), [&](const CLI::App* command) {
         return command->get_name() == word;
     });
+    return hit == commands.end() ? nullptr : *hit;
+}
+
+// "allow or revoke": the commands of a group.
+std::string names_of(const std::vector<const CLI::App*>& commands) {
+    std::string out;
+    for (const CLI::App* command : commands) {
+        out += (out.empty() ? "" : " or ") + command->get_name();
+    }
+    return out;
+}
+
+// CLI11 would only say that a subcommand is required, and not which.
+std::optional<std::string> no_such_command(const CLI::App& app,
+                                           const std::vector<std::string>& arguments) {
+    if (arguments.empty() || arguments[0].starts_with('-')) {
+        return std::nullopt;
+    }
+    const CLI::App* command = find_command(app, arguments[0]);
+    if (command == nullptr) {
+        return "there is no command \"" + arguments[0] + "\"\nRun `mosaic --help`";
+    }
+    const auto below = command->get_subcommands([](const CLI::App*) { return true; });
+    const std::string second = arguments.size() > 1 ? arguments[1] : "";
+    const std::string expected = arguments[0] + ": expected " + names_of(below);
+    if (below.empty() || second.starts_with('-')) {
+        return std::nullopt;
+    }
+    if (second.empty()) {
+        return command->get_require_subcommand_min() == 0
+                   ? std::nullopt
+                   : std::optional<std::string>(expected + "\nRun `mosaic " + arguments[0] +
+                                                " --help`");
+    }
+    return find_command(*command, second) != nullptr
+               ? std::nullopt
+               : std::optional<std::string>(expected + ", found \"" + second + "\"\nRun `mosaic " +
+                                            arguments[0] + " --help`");
 }
 
 }  // namespace
@@ -388,29 +460,19 @@ Parsed parse_arguments(const std::vector<std::string>& arguments) {
         raw.options.verb = Verb::version;
         return {raw.options, exit_code::kFine, ""};
     }
-    // CLI11 would only say that a subcommand is required.
-    if (!first.empty() && first[0] != '-' && is_no_command(app, arguments[0])) {
-        return wrong(exit_code::kUsage,
-                     "there is no command \"" + arguments[0] + "\"\nRun `mosaic --help`");
+    if (auto problem = no_such_command(app, arguments)) {
+        return wrong(exit_code::kUsage, std::move(*problem));
     }
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     // CLI11 reports by exceptions; they end here.
     try {
         app.parse(std::move(reversed));
     } catch (const CLI::CallForHelp&) {
-        const CLI::App* asked = &app;
-        while (!asked->get_subcommands().empty()) {
-            asked = asked->get_subcommands().front();
-        }
-        return {std::nullopt, exit_code::kFine, asked->help()};
+        return {std::nullopt, exit_code::kFine, app.help()};  // of the command that was given
     } catch (const CLI::ParseError& error) {
         return wrong(
             exit_code::kUsage,
             std::string(error.what()) + "\nRun `mosaic --help` or `mosaic COMMAND --help`");
-    }
-    // A range check lets what is no number pass.
-    if (std::isnan(raw.wait_seconds) || std::isnan(raw.timeout_seconds)) {
-        return wrong(exit_code::kUsage, "SECONDS: expected a number");
     }
     raw.options.wait = duration_of(raw.wait_seconds);
     raw.options.deadline = duration_of(raw.timeout_seconds);

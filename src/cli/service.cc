@@ -16,7 +16,7 @@
 namespace mosaic::cli {
 namespace {
 
-// "--NAME PATH" of a program of a switched-on module, as it was given.
+// "--NAME PATH" or "--NAME=PATH" of a program of a switched-on module, as it was given.
 struct GivenProgram {
     std::string name;
     std::string path;
@@ -46,12 +46,16 @@ std::string in_path(const std::string& path, const std::vector<std::string>& nam
 
 Result<std::vector<GivenProgram>> given_programs(const std::vector<std::string>& words) {
     std::vector<GivenProgram> out;
-    for (size_t i = 0; i < words.size(); i += 2) {
+    for (size_t i = 0; i < words.size(); ++i) {
         const std::string& word = words[i];
-        if (!word.starts_with("--") || word.size() < 3 || i + 1 >= words.size()) {
+        const size_t equals = word.find('=');
+        const bool whole = equals != std::string::npos;
+        if (!word.starts_with("--") || word.size() < 3 || equals == 2 ||
+            (!whole && i + 1 >= words.size())) {
             return fail(Code::invalid, "expected --PROGRAM PATH, found \"" + word + "\"");
         }
-        out.push_back({word.substr(2), words[i + 1]});
+        out.push_back({word.substr(2, whole ? equals - 2 : equals),
+                       whole ? word.substr(equals + 1) : words[++i]});
     }
     return out;
 }
@@ -104,7 +108,9 @@ Result<std::vector<PinnedProgram>> pin_all(const harness::ModuleSet& modules,
     }
     if (!given.empty()) {
         return fail(Code::invalid,
-                    "--" + given.front().name + ": no switched-on harness has such a program");
+                    "--" + given.front().name +
+                        ": no switched-on harness has such a program (`mosaic plugins` shows "
+                        "which are on)");
     }
     return out;
 }

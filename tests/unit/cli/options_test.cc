@@ -14,6 +14,14 @@ Options good(const std::vector<std::string>& arguments) {
     return *parsed.options;
 }
 
+std::string text_of(const std::vector<std::string>& arguments) {
+    return cli::parse_arguments(arguments).text;
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
 int exit_code_of(const std::vector<std::string>& arguments) {
     const cli::Parsed parsed = cli::parse_arguments(arguments);
     REQUIRE_FALSE(parsed.options.has_value());
@@ -113,6 +121,9 @@ TEST_CASE("limits are of an instance or of a model") {
     CHECK(*o.account_max == 2);
     CHECK_FALSE(good({"limits", "set", "coder", "--model", "m"}).tools.has_value());
     CHECK(good({"limits", "set", "--account-max", "0"}).target.empty());
+    CHECK(*good({"limits", "set", "coder", "--tools", " bash, read ,"}).tools ==
+          std::vector<std::string>{"bash", "read"});
+    CHECK(exit_code_of({"limits", "set", "--account-max", "-3"}) == 4);
     CHECK(exit_code_of({"limits", "set"}) == 4);
     CHECK(exit_code_of({"limits", "set", "coder"}) == 4);
     CHECK(exit_code_of({"limits", "set", "--tools", "bash"}) == 4);
@@ -129,6 +140,8 @@ TEST_CASE("instances and modules are set as whole lists") {
     CHECK(good({"reload"}).verb == Verb::reload);
     CHECK(exit_code_of({"plugins", "set"}) == 4);
     CHECK(exit_code_of({"instances", "set"}) == 4);
+    CHECK(good({"instances", "set", "--none"}).names.empty());
+    CHECK(exit_code_of({"instances", "set", "--none", "coder"}) == 4);
     CHECK(exit_code_of({"instances", "set", "../x"}) == 2);
 }
 
@@ -240,4 +253,29 @@ TEST_CASE("help is no error") {
     }
     CHECK(cli::parse_arguments({"send", "--help"}).text.find("--wait") != std::string::npos);
     CHECK(cli::parse_arguments({"--help"}).text.find("doctor") != std::string::npos);
+}
+
+TEST_CASE("help names the whole command") {
+    CHECK(has(text_of({"--help"}), "Usage: mosaic [OPTIONS]"));
+    CHECK(has(text_of({"ps", "--help"}), "Usage: mosaic ps [OPTIONS]"));
+    CHECK(has(text_of({"routes", "set", "-h"}), "Usage: mosaic routes set [OPTIONS] INSTANCE"));
+}
+
+TEST_CASE("a wrong word in a group of commands names those it has") {
+    CHECK(exit_code_of({"launches", "deny"}) == 4);
+    CHECK(has(text_of({"launches", "deny"}), "launches: expected allow or revoke, found \"deny\""));
+    CHECK(has(text_of({"launches"}), "launches: expected allow or revoke"));
+    CHECK(has(text_of({"routes", "get"}), "routes: expected set, found \"get\""));
+    CHECK(has(text_of({"lunch"}), "there is no command \"lunch\""));
+}
+
+TEST_CASE("a wrong number is named with what was expected") {
+    CHECK(has(text_of({"events", "--since", "-1"}),
+              "--since: expected a number from 0 on, found \"-1\""));
+    CHECK(has(text_of({"events", "--since", "x"}), "found \"x\""));
+    CHECK(exit_code_of({"events", "--since", "1.5"}) == 4);
+    CHECK(good({"events", "--since", "12"}).since == 12);
+    CHECK(has(text_of({"send", "pm", "x", "--wait", "soon"}), "expected seconds"));
+    CHECK(good({"send", "pm", "x", "--wait", "0.5"}).wait->ns == 500'000'000);
+    CHECK(exit_code_of({"stop", "pm", "--timeout", "99999999"}) == 4);
 }

@@ -18,6 +18,9 @@ namespace {
 constexpr size_t kChunk = 4096;
 // EOT: what a terminal's line discipline takes for the end of input.
 constexpr char kEndOfFile = '\x04';
+// A shell that makes the terminal raw throws away an end of input that came before. So the end is
+// said again until it is heard.
+constexpr int kEndAgainMs = 200;
 
 // The size of our own window; false where we have none.
 bool own_size(winsize& size) {
@@ -71,6 +74,7 @@ class Copy {
     int exited_;
     UniqueFd signals_;
     std::string pending_;  // from standard input, for the terminal
+    char last_read_ = '\n';
     bool input_over_ = false;
     bool told_ = false;
 
@@ -81,8 +85,12 @@ class Copy {
                                         {reads ? STDIN_FILENO : -1, POLLIN, 0},
                                         {pty_.master.get(), wanted, 0},
                                         {exited_, POLLIN, 0}}};
-        if (::poll(polls.data(), polls.size(), -1) < 0 && errno != EINTR) {
+        const int ready = ::poll(polls.data(), polls.size(), input_over_ ? kEndAgainMs : -1);
+        if (ready < 0 && errno != EINTR) {
             return fail_sys(errno, "poll");
+        }
+        if (ready == 0 && pending_.empty()) {
+            pending_ = kEndOfFile;
         }
         if (polls[0].revents != 0) {
             take_signals();
@@ -112,9 +120,12 @@ class Copy {
         const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
         if (got > 0) {
             pending_.assign(buffer.data(), static_cast<size_t>(got));
+            last_read_ = pending_.back();
         } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+            // Behind a half line it would be no end of input.
             input_over_ = true;
-            pending_ = kEndOfFile;
+            pending_ = last_read_ == '\n' ? std::string() : std::string("\n");
+            pending_ += kEndOfFile;
         }
     }
 

@@ -137,6 +137,16 @@ TEST_CASE("a shell in a sandbox needs no host and a killed one is tidied up afte
     }
 }
 
+TEST_CASE("a shell in a sandbox ends with its input whenever that ends") {
+    World world;
+    world.start();
+    // Before the shell has made the terminal its own, and in the middle of a line.
+    CHECK(run(shell_argv(world, "true"), world.environment()).exit.code == 0);
+    const Finished half = in_shell(world, "echo \"half=$(echo line)\"");
+    CHECK(half.exit.code == 0);
+    CHECK_CONTAINS(half.out, "half=line\r\n");
+}
+
 TEST_CASE("a shell in a sandbox is refused where a launch would be") {
     World world;
     world.start();

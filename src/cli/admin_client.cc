@@ -11,6 +11,7 @@
 #include <cstring>
 #include <variant>
 
+#include "cli/output.h"
 #include "wire/limits.h"
 
 namespace mosaic::cli {
@@ -107,7 +108,7 @@ Result<std::string> AdminClient::receive_line(std::optional<Instant> deadline) {
         if (lines_.overlong()) {
             return fail(Code::too_large, path_ + ": a reply is longer than 1 MiB");
         }
-        MOSAIC_TRY(wait_ready(POLLIN, deadline));
+        MOSAIC_TRY(deadline ? wait_ready(POLLIN, deadline) : wait_for_input(fd_.get()));
         const ssize_t n = ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
             continue;

@@ -27,8 +27,9 @@ class AdminClient {
     [[nodiscard]] static Result<AdminClient> connect(const std::string& path);
 
     // Sends the request and returns its reply, a refusing one included. Code::unavailable when the
-    // other side closed first; Code::missing when `within` has passed. Either way the connection is
-    // of no use any more.
+    // other side closed first; Code::missing when `within` has passed; without a deadline also an
+    // error when the reader of our standard output goes. Each way the connection is of no use any
+    // more.
     [[nodiscard]] Result<wire::Reply> call(std::string_view verb,
                                            json::Value args,
                                            std::optional<Duration> within);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 
+#include "cli/output.h"
 #include "process/files.h"
 #include "wire/limits.h"
 
@@ -130,6 +131,7 @@ Result<std::optional<std::string>> LineFollower::next() {
 }
 
 Result<void> LineFollower::wait() {
+    MOSAIC_TRY(wait_for_input(watch_.get()));
     // Only that something happened matters; which file it was is found out by looking.
     alignas(inotify_event) std::array<char, 16384> events{};
     ssize_t n = 0;

@@ -24,7 +24,8 @@ class LineFollower {
     // out.
     [[nodiscard]] Result<std::optional<std::string>> next();
 
-    // Blocks until something happened in the directory.
+    // Blocks until something happened in the directory. An error when the reader of our standard
+    // output goes first.
     [[nodiscard]] Result<void> wait();
 
   private:

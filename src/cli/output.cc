@@ -1,8 +1,10 @@
 #include "cli/output.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "base/assert.h"
@@ -71,6 +73,20 @@ std::string one_line(std::string_view text) {
 
 Result<void> print(std::string_view text) {
     return write_all(STDOUT_FILENO, text);
+}
+
+Result<void> wait_for_input(int fd) {
+    // Of standard output nothing but its end is asked for.
+    std::array<pollfd, 2> waits = {{{fd, POLLIN, 0}, {STDOUT_FILENO, 0, 0}}};
+    while (waits[0].revents == 0) {
+        if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) {
+            return fail_sys(errno, "poll");
+        }
+        if (waits[0].revents == 0 && waits[1].revents != 0) {
+            return fail_sys(EPIPE, "standard output");
+        }
+    }
+    return {};
 }
 
 Result<void> print_json(const json::Value& value) {

@@ -34,6 +34,10 @@ class Table {
 // in main), so that what nobody read isn't acknowledged.
 [[nodiscard]] Result<void> print(std::string_view text);
 
+// Blocks until `fd` can be read. When the reader of standard output goes first, that is an error as
+// of a write to it: who follows something would else stay until there is more to print.
+[[nodiscard]] Result<void> wait_for_input(int fd);
+
 // The value on one line.
 [[nodiscard]] Result<void> print_json(const json::Value& value);
 

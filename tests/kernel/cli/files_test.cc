@@ -168,6 +168,17 @@ TEST_CASE("log --follow goes on through appends, rotation, removal and truncatio
     CHECK(running.alive());
 }
 
+TEST_CASE("log --follow ends when nobody reads it any more") {
+    const Scratch scratch;
+    scratch.write("data/launches/acme.jsonl", lines({kLaunchLine}));
+    Running running(MOSAIC_PROGRAM,
+                    mosaic_argv({"log", "--follow", "--json", "--data", scratch / "data"}),
+                    small_environment(scratch / "home"));
+    CHECK(running.line() == kLaunchLine);
+    running.close_output();
+    CHECK(running.wait_exit().exit_code == 1);
+}
+
 TEST_CASE("log --follow waits for a log that doesn't exist yet") {
     const Scratch scratch;
     scratch.make_directory("data/launches");

@@ -297,6 +297,20 @@ TEST_CASE("events --follow prints what comes and ends with the host") {
     CHECK(*requests[1].args.find("since") == json::Value(1));
 }
 
+TEST_CASE("events --follow ends when nobody reads it any more") {
+    const Scratch scratch;
+    Exchange silent = ok("events", "{}");
+    silent.silent = true;
+    Server server(scratch,
+                  {ok("events", R"({"events":[{"seq":1,"at":"T","type":"x"}],"next":1})"), silent});
+    Running running(MOSAIC_PROGRAM,
+                    mosaic_argv({"events", "--follow", "--data", scratch / "data"}),
+                    small_environment(scratch / "home"));
+    CHECK(running.line() == "1 T x");
+    running.close_output();
+    CHECK(running.wait_exit().exit_code == 1);
+}
+
 TEST_CASE("stop asks a host that answers, with its timeout, and prints the result") {
     const Scratch scratch;
     const std::string result =

@@ -41,6 +41,13 @@ std::string_view code_of(const Error& error) {
     return "failed";
 }
 
+std::string start_of_host(const Context& context) {
+    const std::string& business = context.place.business;
+    const std::string& data = context.options.data;
+    return "`mosaic-host --business " + (business.empty() ? "ID" : business) +
+           (data.empty() ? "" : " --data " + data) + "`";
+}
+
 }  // namespace
 
 void print_failure(std::string_view code, std::string_view message) {
@@ -51,8 +58,19 @@ void print_failure(std::string_view code, std::string_view message) {
     ignore(print_json(out), "the exit code says it too");
 }
 
+Error never_served(const Context& context, Error error) {
+    if (error.code == Code::missing) {
+        error.text += "; no host has served it yet: " + start_of_host(context) + " starts one";
+    }
+    return error;
+}
+
 Result<AdminClient> connect_admin(const Context& context) {
-    return AdminClient::connect(registry::admin_socket_path(context.place.data_root));
+    auto client = AdminClient::connect(registry::admin_socket_path(context.place.data_root));
+    if (!client && client.error().code == Code::unavailable) {
+        client.error().text += "; " + start_of_host(context) + " starts one";
+    }
+    return client;
 }
 
 int report(const Context& context, const Error& error) {
@@ -61,6 +79,14 @@ int report(const Context& context, const Error& error) {
         print_failure(code_of(error), error.text);
     }
     return error.code == Code::corrupt ? exit_code::kRefused : exit_code::kFailed;
+}
+
+int report(const Context& context, const Failure& failure) {
+    complain(failure.text);
+    if (context.options.json) {
+        print_failure(failure.exit_code == exit_code::kUsage ? "usage" : "invalid", failure.text);
+    }
+    return failure.exit_code;
 }
 
 int report(const Context& context, const wire::Reply& reply) {

@@ -52,7 +52,11 @@ constexpr Duration kReplyWithin = seconds(30);
 // A launch waits for its set-up for a minute at most and for its stages after it.
 constexpr Duration kLaunchWithin = seconds(180);
 
-// A connection to this place's admin.sock.
+// For what works from a host's files: an error that they are missing also says how a host, which
+// makes them, is started.
+[[nodiscard]] Error never_served(const Context& context, Error error);
+
+// A connection to this place's admin.sock. The error says how a host is started.
 [[nodiscard]] Result<AdminClient> connect_admin(const Context& context);
 
 // {"ok":false,"error":…,"message":…} on standard output: how --json says that something failed.
@@ -60,6 +64,9 @@ void print_failure(std::string_view code, std::string_view message);
 
 // Says what is wrong and returns the exit code that an Error of this kind means.
 int report(const Context& context, const Error& error);
+
+// The same for one that has its exit code.
+int report(const Context& context, const Failure& failure);
 
 // The same for a reply that refuses: exit 3 for every refusal code, for what the caller may not do
 // and for configuration that doesn't hold, 2 for a malformed request, else 1.

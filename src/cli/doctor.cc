@@ -308,8 +308,11 @@ void check_config(const Context& context, Findings& out) {
     check_modules(load_modules(*system), out);
     const auto machine = read_machine(context);
     if (!machine) {
-        out.push_back(
-            {"business", Health::refuses, machine.error().text, "correct it, or run mosaic init"});
+        const bool unnamed = machine.error().exit_code == exit_code::kUsage;
+        out.push_back({"business",
+                       Health::refuses,
+                       machine.error().text,
+                       unnamed ? "give --business, or run mosaic init" : "correct it"});
         return;
     }
     out.push_back({"business", Health::fine, machine->business.file, ""});

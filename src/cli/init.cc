@@ -189,6 +189,32 @@ Result<Report> carry_out(const Plan& plan) {
     return report;
 }
 
+// What was there before and keeps the new business from running; empty when nothing does.
+std::string what_hinders(const Context& context, const Plan& plan, const Report& report) {
+    const auto kept = [&](const std::string& path) {
+        return std::find(report.kept.begin(), report.kept.end(), path) != report.kept.end();
+    };
+    const std::string business = plan.config_dir + "/businesses/" + plan.business + ".json";
+    if (kept(business) && !plan.script) {
+        return business +
+               " was there before; its routes stay as they are: change them with `mosaic routes "
+               "set`";
+    }
+    if (!kept(plan.system_file) || kept(business)) {
+        return {};
+    }
+    const auto system = config::load_system(context.options.config, context.env);
+    if (!system) {
+        return system.error().text;
+    }
+    const std::vector<std::string>& on = system->plugins_harness;
+    if (std::find(on.begin(), on.end(), plan.route.harness) == on.end()) {
+        return plan.system_file + " was there before and doesn't switch " + plan.route.harness +
+               " on: add it to plugins.harness there";
+    }
+    return {};
+}
+
 Result<void> print_report(const Context& context, const Plan& plan, const Report& report) {
     if (context.options.json) {
         json::Value out;
@@ -204,8 +230,11 @@ Result<void> print_report(const Context& context, const Plan& plan, const Report
     for (const std::string& path : report.kept) {
         text += "kept   " + one_line(path) + "\n";
     }
-    text += "\nNext: mosaic doctor; mosaic-host --business " + plan.business +
-            " --pm; mosaic send pm \"hello\" --wait 20\n";
+    // Commands find the only business by themselves.
+    const bool several = configured_ids(plan.config_dir).size() > 1;
+    const std::string which = several ? " --business " + plan.business : "";
+    text += "\nNext: mosaic doctor" + which + "; mosaic-host --business " + plan.business +
+            " --pm; mosaic send" + which + " pm \"hello\" --wait 20\n";
     return print(text);
 }
 
@@ -223,12 +252,8 @@ int run_init(const Context& context) {
         return report(context, done.error());
     }
     const int code = finish(print_report(context, *plan, *done));
-    const std::string business = plan->config_dir + "/businesses/" + plan->business + ".json";
-    const bool kept = std::find(done->kept.begin(), done->kept.end(), business) != done->kept.end();
-    if (kept && !plan->script) {
-        complain(business +
-                 " was there before; its routes stay as they are: change them with "
-                 "`mosaic routes set`");
+    if (const std::string problem = what_hinders(context, *plan, *done); !problem.empty()) {
+        complain(problem);
         return exit_code::kFailed;
     }
     return code;

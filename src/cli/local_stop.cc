@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "base/ids.h"
 #include "process/pidfd.h"
 #include "process/proc.h"
 
@@ -140,7 +141,10 @@ bool is_bwrap_of(const std::vector<std::string>& cmdline, const std::string& run
 Result<json::Value> stop_locally(const registry::SessionsFile& file, const wire::StopArgs& args) {
     const registry::SessionEntry* entry = find_entry(file, args.target, args.thread);
     if (entry == nullptr) {
-        return fail(Code::missing, "no running session has run id " + args.target);
+        const bool run = is_run_id(args.target);
+        return fail(Code::missing,
+                    run ? "no running session has run id " + args.target
+                        : "no session of " + describe({args.target, args.thread}) + " is running");
     }
     if (file.boot_id != process::boot_id()) {
         return stale(entry->run);

@@ -15,21 +15,6 @@ tl::unexpected<Failure> refused(const Error& error) {
     return tl::unexpected<Failure>(Failure{exit_code::kRefused, error.text});
 }
 
-std::vector<std::string> business_ids(const std::string& directory) {
-    std::vector<std::string> out;
-    std::error_code error;
-    for (auto at = fs::directory_iterator(directory, error);
-         !error && at != fs::directory_iterator();
-         at.increment(error)) {
-        const fs::path& path = at->path();
-        if (path.extension() == ".json" && is_id(path.stem().string())) {
-            out.push_back(path.stem().string());
-        }
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-}
-
 }  // namespace
 
 tl::expected<config::Business, Failure> choose_business(const Context& context,
@@ -37,16 +22,16 @@ tl::expected<config::Business, Failure> choose_business(const Context& context,
     std::string name = context.options.business;
     if (name.empty()) {
         const std::string directory = system.directory + "/businesses";
-        const std::vector<std::string> ids = business_ids(directory);
+        const std::vector<std::string> ids = configured_ids(system.directory);
         if (ids.size() != 1) {
             std::string names;
             for (const std::string& id : ids) {
                 names += (names.empty() ? " (" : ", ") + id;
             }
-            return tl::unexpected<Failure>(
-                Failure{exit_code::kUsage,
-                        (ids.empty() ? "there is no business in " : "there are several in ") +
-                            directory + names + (ids.empty() ? "" : ")") + "; give --business"});
+            return tl::unexpected<Failure>(Failure{
+                exit_code::kUsage,
+                (ids.empty() ? "there is no business in " : "there are several in ") + directory +
+                    names + (ids.empty() ? ": `mosaic init` writes one" : "); give --business")});
         }
         name = ids[0];
     }

@@ -93,16 +93,11 @@ int main(int argc, char** argv) {
     if (needs_place(context.options.verb)) {
         auto place = mosaic::cli::find_place(context.options, context.env);
         if (!place) {
-            mosaic::cli::complain(place.error().text);
-            if (context.options.json) {
-                mosaic::cli::print_failure("usage", place.error().text);
-            }
-            return place.error().exit_code;
+            return mosaic::cli::report(context, place.error());
         }
         context.place = std::move(*place);
         if (auto owner = mosaic::cli::become_owner(context.place.data_root); !owner) {
-            mosaic::cli::complain(owner.error().text);
-            return mosaic::exit_code::kFailed;
+            return mosaic::cli::report(context, owner.error());
         }
     }
     return run(context);

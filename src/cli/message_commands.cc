@@ -180,7 +180,7 @@ int show_and_ack(const Context& context, AdminClient& client, const wire::Messag
 int run_send(const Context& context) {
     auto body = body_of(context.options);
     if (!body) {
-        complain(body.error().text);
+        report(context, body.error());
         return exit_code::kInvalidInput;
     }
     auto client = connect_admin(context);
@@ -220,8 +220,12 @@ int run_inbox(const Context& context) {
             wait = context.options.wait;
             continue;
         }
+        if (!*message && shown == 0 && context.options.wait) {
+            complain("no message came in time");
+            return exit_code::kFailed;
+        }
         if (!*message) {
-            return shown == 0 && context.options.wait ? exit_code::kFailed : exit_code::kFine;
+            return exit_code::kFine;
         }
         const int code = show_and_ack(context, *client, **message);
         if (code != exit_code::kFine || context.options.peek) {

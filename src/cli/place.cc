@@ -69,32 +69,48 @@ bool find_owner(const std::string& data_root, struct stat& out) {
 
 }  // namespace
 
-Answer choose_place(const std::string& data,
-                    const std::string& business,
-                    const std::string& data_root_parent,
-                    std::vector<std::string> there_are) {
+std::vector<std::string> configured_ids(const std::string& config_directory) {
+    std::vector<std::string> out;
+    std::error_code error;
+    for (auto at = fs::directory_iterator(config_directory + "/businesses", error);
+         !error && at != fs::directory_iterator();
+         at.increment(error)) {
+        const fs::path& path = at->path();
+        if (path.extension() == ".json" && is_id(path.stem().string())) {
+            out.push_back(path.stem().string());
+        }
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+Answer choose_place(const std::string& data, const std::string& business, Known known) {
     if (!data.empty()) {
         return Place{data, business};
     }
+    const std::string& parent = known.data_root_parent;
     if (!business.empty()) {
-        return Place{registry::join(data_root_parent, business), business};
+        return Place{registry::join(parent, business), business};
     }
-    std::sort(there_are.begin(), there_are.end());
-    if (there_are.size() == 1) {
-        return Place{registry::join(data_root_parent, there_are[0]), there_are[0]};
+    const bool served = !known.there_are.empty();
+    std::vector<std::string>& ids = served ? known.there_are : known.configured;
+    std::sort(ids.begin(), ids.end());
+    if (ids.size() == 1) {
+        return Place{registry::join(parent, ids[0]), ids[0]};
     }
-    if (there_are.empty()) {
-        return no_place(
-            exit_code::kUsage,
-            "there is no business below " + data_root_parent + "; give --data or --business");
+    if (ids.empty()) {
+        return no_place(exit_code::kUsage,
+                        "there is no business below " + parent +
+                            ", and none is configured: `mosaic init` writes one; or give --data "
+                            "or --business");
     }
     std::string names;
-    for (const std::string& name : there_are) {
+    for (const std::string& name : ids) {
         names += (names.empty() ? "" : ", ") + name;
     }
     return no_place(exit_code::kUsage,
-                    "there are several businesses below " + data_root_parent + " (" + names +
-                        "); give --business or --data");
+                    "there are several businesses" + (served ? " below " + parent : "") + " (" +
+                        names + "); give --business or --data");
 }
 
 Answer find_place(const Options& options, const config::Environment& env) {
@@ -108,7 +124,7 @@ Answer find_place(const Options& options, const config::Environment& env) {
         if (!data) {
             return no_place(exit_code::kFailed, data.error().text);
         }
-        return choose_place(*data, business, "", {});
+        return choose_place(*data, business, {});
     }
     auto system = config::load_system(options.config, env);
     if (!system) {
@@ -125,7 +141,10 @@ Answer find_place(const Options& options, const config::Environment& env) {
     if (!data) {
         return no_place(exit_code::kFailed, data.error().text);
     }
-    return choose_place(*data, business, system->data_root, directories_in(system->data_root));
+    return choose_place(
+        *data,
+        business,
+        {system->data_root, directories_in(system->data_root), configured_ids(system->directory)});
 }
 
 Result<void> become_owner(const std::string& data_root) {

@@ -22,13 +22,22 @@ struct Failure {
     std::string text;
 };
 
+// What a business is looked for in.
+struct Known {
+    std::string data_root_parent;         // dataRoot
+    std::vector<std::string> there_are;   // the names of the directories below it
+    std::vector<std::string> configured;  // configured_ids
+};
+
+// The ids of businesses/*.json in the system file's directory, sorted. What they hold isn't looked
+// at, and no host may have served them yet.
+[[nodiscard]] std::vector<std::string> configured_ids(const std::string& config_directory);
+
 // The rule by itself, pure: --data, else <dataRoot>/<--business>, else the only one there is, else
-// a usage error that names those there are. `there_are` are the names of the directories below
-// dataRoot.
+// the only one configured when there is none yet, else a usage error that names those there are.
 [[nodiscard]] tl::expected<Place, Failure> choose_place(const std::string& data,
                                                         const std::string& business,
-                                                        const std::string& data_root_parent,
-                                                        std::vector<std::string> there_are);
+                                                        Known known);
 
 // The same with what this machine has: reads the system file when it is needed (not with --data),
 // and the business file when --business is a path.

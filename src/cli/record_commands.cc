@@ -163,7 +163,7 @@ int run_log(const Context& context) {
                                        *business + ".jsonl",
                                        context.options.follow);
     if (!follower) {
-        return report(context, follower.error());
+        return report(context, never_served(context, follower.error()));
     }
     const Result<void> printed = print_log(context, *follower);
     return printed ? exit_code::kFine : report(context, printed.error());

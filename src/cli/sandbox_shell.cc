@@ -190,8 +190,7 @@ Result<int> shell_for(const Machine& machine, const Context& context) {
 int run_sandbox_shell(const Context& context) {
     auto machine = read_machine(context);
     if (!machine) {
-        complain(machine.error().text);
-        return machine.error().exit_code;
+        return report(context, machine.error());
     }
     auto root = data_root_of(*machine);
     if (root) {

@@ -88,14 +88,14 @@ std::string run_text(const std::string& instance, const WouldBeRun& run) {
 int run_sandbox_show(const Context& context) {
     const auto machine = read_machine(context);
     if (!machine) {
-        complain(machine.error().text);
-        return machine.error().exit_code;
+        return report(context, machine.error());
     }
     const std::string& name = context.options.target;
     const config::Instance* instance = machine->business.find(name);
     if (instance == nullptr) {
-        complain(machine->business.file + ": /roles has no " + name);
-        return exit_code::kInvalidInput;
+        return report(
+            context,
+            Failure{exit_code::kInvalidInput, machine->business.file + ": /roles has no " + name});
     }
     const auto run = would_be_run(machine->setting(context.env), *instance);
     if (!run) {

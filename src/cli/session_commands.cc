@@ -59,7 +59,7 @@ void name_threads(const Context& context) {
 int stop_without_host(const Context& context, const wire::StopArgs& args) {
     const auto file = read_sessions(context.place.data_root);
     if (!file) {
-        return report(context, file.error());
+        return report(context, never_served(context, file.error()));
     }
     const auto result = stop_locally(*file, args);
     if (!result) {
@@ -97,7 +97,7 @@ int run_launch(const Context& context) {
 int run_ps(const Context& context) {
     const auto file = read_sessions(context.place.data_root);
     if (!file) {
-        return report(context, file.error());
+        return report(context, never_served(context, file.error()));
     }
     const std::vector<SessionView> sessions = view_sessions(*file, process::boot_id());
     if (!context.options.json) {

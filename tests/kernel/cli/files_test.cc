@@ -82,7 +82,23 @@ TEST_CASE("a data root that doesn't exist is an error") {
     const Scratch scratch;
     const Finished done = run_mosaic(scratch, {"ps", "--data", scratch / "none"});
     CHECK(done.exit_code == 1);
-    CHECK(done.err.find(scratch / "none") != std::string::npos);
+    CHECK(done.err == "mosaic: " + scratch / "none" +
+                          " does not exist; no host has served it yet: `mosaic-host --business ID "
+                          "--data " +
+                          scratch / "none" + "` starts one\n");
+}
+
+TEST_CASE("before its first host the configured business is the one that is meant") {
+    const Scratch scratch;
+    REQUIRE(run_mosaic(scratch, {"ps"}).exit_code == 4);
+    CHECK(run_mosaic(scratch, {"ps"}).err.find("mosaic init") != std::string::npos);
+    REQUIRE(run_mosaic(scratch, {"init"}).exit_code == 0);
+    for (const char* command : {"ps", "log", "events"}) {
+        const Finished done = run_mosaic(scratch, {command});
+        CHECK(done.exit_code == 1);
+        CHECK(done.err.find("/acme") != std::string::npos);
+        CHECK(done.err.find("`mosaic-host --business acme` starts one") != std::string::npos);
+    }
 }
 
 TEST_CASE("the data root is --business below dataRoot, or the only one there") {

@@ -47,6 +47,35 @@ TEST_CASE("init overwrites nothing and says what it kept") {
     CHECK(second.find("wrote")->array()->empty());
 }
 
+TEST_CASE("init says what was there and keeps the new business from running") {
+    const Scratch scratch;
+    const Finished first = run_mosaic(scratch, {"init"});
+    CHECK(first.exit_code == 0);
+    CHECK(first.out.find("Next: mosaic doctor; mosaic-host --business acme --pm; mosaic send pm") !=
+          std::string::npos);
+    const std::vector<std::string> route = {"--harness",
+                                            "claude-code",
+                                            "--provider",
+                                            "anthropic",
+                                            "--model",
+                                            "m",
+                                            "--thinking",
+                                            "high"};
+    const auto init = [&](std::vector<std::string> more) {
+        more.insert(more.begin(), "init");
+        more.insert(more.end(), route.begin(), route.end());
+        return run_mosaic(scratch, more);
+    };
+    const Finished same = init({});
+    CHECK(same.exit_code == 1);
+    CHECK(same.err.find("acme.json was there before") != std::string::npos);
+    const Finished other = init({"--business", "other"});
+    CHECK(other.exit_code == 1);
+    CHECK(other.err.find("system.json was there before and doesn't switch claude-code on") !=
+          std::string::npos);
+    CHECK(other.out.find("mosaic send --business other pm") != std::string::npos);
+}
+
 TEST_CASE("init puts no workspace into the configuration directory") {
     const Scratch scratch;
     scratch.make_directory("home");
@@ -71,6 +100,16 @@ TEST_CASE("sandbox show names each bind with its reason, in mount order") {
     CHECK(all.find("launch.sock") == std::string::npos);
     CHECK(all.find("\"MOSAIC_RUN_ID\"") != std::string::npos);
     CHECK(run_mosaic(scratch, {"sandbox", "show", "nobody"}).exit_code == 2);
+}
+
+TEST_CASE("sandbox show of nobody is told in JSON too") {
+    const Scratch scratch;
+    CHECK(*run_mosaic(scratch, {"sandbox", "show", "pm", "--json"}).json().find("error") ==
+          json::Value("usage"));
+    REQUIRE(run_mosaic(scratch, {"init"}).exit_code == 0);
+    const Finished done = run_mosaic(scratch, {"sandbox", "show", "nobody", "--json"});
+    CHECK(done.exit_code == 2);
+    CHECK(*done.json().find("error") == json::Value("invalid"));
 }
 
 TEST_CASE("sandbox show tells what would refuse a launch, exit 3") {

@@ -104,6 +104,8 @@ TEST_CASE("without a host a command names the socket and exits 1") {
         CHECK(done.out.empty());
         CHECK(done.err.find(scratch / "data/bus-host/admin.sock" + " doesn't answer") !=
               std::string::npos);
+        CHECK(done.err.find("`mosaic-host --business ID --data " + scratch / "data" + "` starts") !=
+              std::string::npos);
     }
 }
 
@@ -242,6 +244,7 @@ TEST_CASE("inbox --wait waits for the first message only, and exits 1 when none 
     const Finished done = at(other, {"inbox", "--wait", "0.05"});
     CHECK(done.exit_code == 1);
     CHECK(done.out.empty());
+    CHECK(done.err == "mosaic: no message came in time\n");
 }
 
 TEST_CASE("inbox --peek leaves the message") {

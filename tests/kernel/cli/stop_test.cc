@@ -110,10 +110,13 @@ TEST_CASE("a session that has ended is stale") {
 TEST_CASE("an unknown run or instance is an error, exit 1") {
     const Scratch scratch;
     write_sessions(scratch, {});
-    for (const char* target : {"nope", "r00000000000f"}) {
-        const Finished done = stop(scratch, {target});
-        CHECK(done.exit_code == 1);
-        CHECK(done.err == std::string("mosaic: no running session has run id ") + target + "\n");
-        CHECK(*done.json().find("ok") == json::Value(false));
-    }
+    const Finished run = stop(scratch, {"r00000000000f"});
+    CHECK(run.exit_code == 1);
+    CHECK(run.err == "mosaic: no running session has run id r00000000000f\n");
+    CHECK(*run.json().find("ok") == json::Value(false));
+    const Finished instance = stop(scratch, {"nope"});
+    CHECK(instance.exit_code == 1);
+    CHECK(instance.err == "mosaic: no session of nope is running\n");
+    CHECK(stop(scratch, {"nope", "--thread", "t1"}).err ==
+          "mosaic: no session of nope/t1 is running\n");
 }

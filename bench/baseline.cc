@@ -68,6 +68,8 @@ Result<std::vector<std::string>> plain_argv(const std::vector<std::string>& argv
         if (argv[i] == "--seccomp" && i + 1 < argv.size()) {
             seccomp = true;
             ++i;
+        } else if (argv[i] == "--args" && i + 1 < argv.size()) {
+            ++i;  // the product's gate
         } else if (argv[i] == "--ro-bind" && i + 2 < argv.size() && argv[i + 2] == kStagePath) {
             MOSAIC_TRY_ASSIGN(const std::vector<std::string> files, files_below(argv[i + 1]));
             for (const std::string& file : files) {

@@ -41,7 +41,9 @@ class FileJob {
 
     [[nodiscard]] const Error& error() const { return error_; }
 
-    // The descriptor of the step that wanted it kept.
+    // The descriptor of the step that wanted it kept, once that step is done.
+    [[nodiscard]] bool has_kept() const { return kept_.valid(); }
+
     [[nodiscard]] UniqueFd take_kept() { return std::move(kept_); }
 
   private:

@@ -141,7 +141,11 @@ Result<std::vector<Step>> run_steps(const PlanFacts& f,
                                     const harness::RunFacts& run,
                                     const std::vector<sandbox::Bind>& binds) {
     const auto in_run = [&](std::string_view name) { return run.run + "/" + std::string(name); };
+    // The log comes first, because bwrap can be started as soon as it is there.
+    Step log = file(in_run(registry::kRunnerLog), "");
+    log.keep_open = true;
     std::vector<Step> steps = {directory(run.run),
+                               std::move(log),
                                directory(in_run(registry::kBundle)),
                                directory(in_run(registry::kRw)),
                                directory(in_run(registry::kRwHome)),
@@ -163,9 +167,6 @@ Result<std::vector<Step>> run_steps(const PlanFacts& f,
     steps.push_back(file(in_run(registry::kManifest), harness::manifest(run, more)));
     steps.push_back(file(in_run(registry::kSessionFile),
                          json::dump_pretty(harness::session_file(run).to_value())));
-    Step log = file(in_run(registry::kRunnerLog), "");
-    log.keep_open = true;
-    steps.push_back(std::move(log));
     return steps;
 }
 
@@ -210,6 +211,7 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox
     options.network_none = f.instance.network == config::Network::none;
     options.nested = f.settings.system.sandbox.nested;
     options.seccomp_fd = sandbox::kSeccompFd;
+    options.gate_fd = sandbox::kGateFd;
 
     Plan plan;
     plan.seat = f.ask.target;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,6 +39,16 @@ struct Pipe {
     UniqueFd write;
 };
 
+// A gate is a socket because shutdown(2) ends it for good: the write end of a pipe lives on in
+// every child that was cloned meanwhile and hasn't come to its exec.
+Result<Pipe> make_gate() {
+    int ends[2] = {-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return fail_sys(errno, "socketpair");
+    }
+    return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
 Result<Pipe> make_pipe() {
     int ends[2] = {-1, -1};
     if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -64,8 +75,11 @@ void Runs::prepare(uint32_t index) {
 void Runs::on_files_done(uint32_t index) {
     RunSlot& s = slot(index);
     const auto progress = s.files.on_completion(*parts_.loop.ring, s.files_op);
-    if (progress == FileJob::Progress::done) {
+    if (progress != FileJob::Progress::failed && s.files.has_kept()) {
         s.runner_log = s.files.take_kept();
+        start_outer(index);
+    }
+    if (progress == FileJob::Progress::done) {
         parts_.loop.post(ref_of(index), EventKind::prepared);
     } else if (progress == FileJob::Progress::failed) {
         s.failure = "the run directory can't be made: " + s.files.error().text;
@@ -74,21 +88,44 @@ void Runs::on_files_done(uint32_t index) {
     }
 }
 
+// bwrap is a dynamic program, and to be executed and linked takes it longer than the rest of the
+// run directory takes us: it is started beside that, behind a gate. Behind it bwrap has done
+// nothing yet and does nothing when it is killed there, so to the machine there is no process
+// before the gate is opened; when this host dies the gate opens too, and the runner finds its stdin
+// at its end.
+void Runs::start_outer(uint32_t index) {
+    RunSlot& s = slot(index);
+    if (s.state.facts.cancelled) {
+        return;
+    }
+    if (const auto started = start_behind_gate(s); !started) {
+        s.failure = started.error().text;
+        return;
+    }
+    reactor::Ring& ring = *parts_.loop.ring;
+    ring.poll(s.exit_op, s.outer_pidfd.get(), POLLIN);
+    ring.poll(s.exec_op, s.child->exec_result(), POLLIN);
+    ring.read(s.status_op, s.status_pipe.get(), s.status_buffer.data(), s.status_buffer.size());
+}
+
+// Opens the gate.
 void Runs::spawn(uint32_t index) {
     RunSlot& s = slot(index);
     s.spawned_at = parts_.loop.now;
-    const auto spawned = spawn_outer(index);
-    if (!spawned) {
-        s.failure = spawned.error().text;
+    if (!s.child) {
         parts_.loop.post(ref_of(index), EventKind::start_failed);
         return;
     }
+    ::shutdown(s.gate.get(), SHUT_RDWR);
+    s.gate.reset();
+    s.spawned = true;
     parts_.loop.post(ref_of(index), EventKind::started);
+    report_exit(index);
 }
 
-Result<void> Runs::spawn_outer(uint32_t index) {
-    RunSlot& s = slot(index);
+Result<void> Runs::start_behind_gate(RunSlot& s) {
     MOSAIC_TRY_ASSIGN(Pipe input, make_pipe());
+    MOSAIC_TRY_ASSIGN(Pipe gate, make_gate());
     MOSAIC_TRY_ASSIGN(Pipe status, make_pipe());
     process::SpawnSpec spec;
     spec.path = s.plan.argv.front();
@@ -99,7 +136,8 @@ Result<void> Runs::spawn_outer(uint32_t index) {
                         {s.runner_log.get(), 2},
                         {status.write.get(), sandbox::kStatusFd},
                         {s.plan.workspace_fd.get(), sandbox::kWorkspaceFd},
-                        {s.plan.seccomp_fd.get(), sandbox::kSeccompFd}};
+                        {s.plan.seccomp_fd.get(), sandbox::kSeccompFd},
+                        {gate.read.get(), sandbox::kGateFd}};
     for (size_t i = 0; i < s.plan.git_fds.size(); ++i) {
         spec.descriptors.emplace_back(s.plan.git_fds[i].get(),
                                       sandbox::kGitFdFirst + static_cast<int>(i));
@@ -114,13 +152,10 @@ Result<void> Runs::spawn_outer(uint32_t index) {
     }
     s.child.emplace(std::move(child));
     s.outer_pidfd = s.child->take_pidfd();
+    s.gate = std::move(gate.write);
     s.stdin_pipe = std::move(input.write);
     s.status_pipe = std::move(status.read);
     s.status_over = false;
-    reactor::Ring& ring = *parts_.loop.ring;
-    ring.poll(s.exit_op, s.outer_pidfd.get(), POLLIN);
-    ring.poll(s.exec_op, s.child->exec_result(), POLLIN);
-    ring.read(s.status_op, s.status_pipe.get(), s.status_buffer.data(), s.status_buffer.size());
     // The child has a table of descriptors of its own, so ours of its ends can go at once.
     s.plan.workspace_fd.reset();
     s.plan.git_fds.clear();
@@ -206,7 +241,7 @@ void Runs::on_exit(uint32_t index) {
 // in either order.
 void Runs::report_exit(uint32_t index) {
     RunSlot& s = slot(index);
-    if (!s.reaped || !s.status_over) {
+    if (!s.spawned || !s.reaped || !s.status_over) {
         return;
     }
     std::string error_line;

@@ -79,6 +79,7 @@ struct RunSlot {
     UniqueFd outer_pidfd;
     UniqueFd runner_pidfd;
     UniqueFd runner_log;
+    UniqueFd gate;         // bwrap waits for the end of it; ours until the run may be spawned
     UniqueFd stdin_pipe;   // our write end
     UniqueFd status_pipe;  // our read end
     wire::ProcessIdentity process;
@@ -86,7 +87,8 @@ struct RunSlot {
     std::array<char, 512> status_buffer{};
     bool status_over = true;
     bool reaped = false;
-    bool found = false;  // the runner was found and checked
+    bool spawned = false;  // the gate is open; before that an exit isn't told
+    bool found = false;    // the runner was found and checked
     process::Exit exit;
 
     // The capability on its way out, and what stays of it.

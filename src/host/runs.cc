@@ -63,7 +63,8 @@ bool Runs::has_room() const {
 
 size_t Runs::active() const {
     return static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const auto& s) {
-        return s->in_use && s->state.phase != Phase::over;
+        const bool unreaped = s->child.has_value() && !s->reaped;
+        return s->in_use && (s->state.phase != Phase::over || unreaped);
     }));
 }
 
@@ -506,6 +507,9 @@ bool Runs::take_went_live() {
 void Runs::free_seat(uint32_t index) {
     RunSlot& s = slot(index);
     give_turn_back(s);
+    if (s.child && !s.spawned) {
+        kill(s);  // it is still behind its gate
+    }
     for (const int64_t request : s.stop_requests) {
         json::Value result(json::Object{{"stopped", true},
                                         {"business", parts_.business},

@@ -119,8 +119,9 @@ class Runs {
     [[nodiscard]] Duration time_for(const RunSlot& s) const;
     [[nodiscard]] int64_t stop_time(const RunSlot& s, int64_t timeout_ms) const;
     void prepare(uint32_t index);
+    void start_outer(uint32_t index);
+    [[nodiscard]] Result<void> start_behind_gate(RunSlot& s);
     void spawn(uint32_t index);
-    [[nodiscard]] Result<void> spawn_outer(uint32_t index);
     void find_runner_of(uint32_t index);
     void kill(RunSlot& s);
     void report_exit(uint32_t index);

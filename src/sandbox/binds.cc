@@ -258,6 +258,10 @@ std::vector<std::string> bwrap_argv(const BwrapOptions& options,
     for (const Bind& bind : list) {
         append_bind(argv, bind);
     }
+    // More arguments are read from it up to its end, before anything is done; there are none.
+    if (options.gate_fd >= 0) {
+        argv.insert(argv.end(), {"--args", std::to_string(options.gate_fd)});
+    }
     argv.insert(argv.end(), {"--chdir", options.directory, "--"});
     argv.insert(argv.end(), command.begin(), command.end());
     return argv;

@@ -15,6 +15,7 @@ namespace mosaic::sandbox {
 constexpr int kStatusFd = 3;
 constexpr int kWorkspaceFd = 4;
 constexpr int kSeccompFd = 5;
+constexpr int kGateFd = 6;
 
 // Where the staged runner tree lies inside, and the runner in it.
 constexpr const char* kStagePath = "/run/mosaic";
@@ -56,6 +57,7 @@ struct BwrapOptions {
     bool network_none = false;  // a network namespace of its own, with loopback only
     bool nested = false;        // leaves user namespaces allowed inside
     int seccomp_fd = -1;        // a seccomp program that bwrap loads last; -1: none
+    int gate_fd = -1;           // bwrap does nothing before this one's end of file; -1: no gate
 };
 
 // The whole argv, argv[0] included. Paths may hold any byte but NUL: each stands as an argument of

@@ -17,7 +17,7 @@
 namespace mosaic::sandbox {
 
 // Descriptors from here on are those of such a repository, in the outer bwrap.
-constexpr int kGitFdFirst = 6;
+constexpr int kGitFdFirst = 7;
 
 struct GitFinding {
     // Why git won't work in the session, and what to do; empty: it will, as far as this matters.

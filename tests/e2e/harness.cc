@@ -125,10 +125,15 @@ World::~World() {
     }
     std::vector<pid_t> left = processes();
     if (killed_) {
-        // A host's broker and helpers die with it, but not in the same moment; nothing else may.
+        // A host's broker and helpers die with it, but not in the same moment; nothing else may. A
+        // sandbox that was only tried (its /tmp is no run's) ends by itself when its outer process
+        // was killed while it was being set up.
         std::erase_if(left, [](pid_t pid) {
+            using namespace std::string_literals;
             const std::string line = read_text("/proc/" + std::to_string(pid) + "/cmdline");
-            return line.starts_with("mosaic-broker") && wait_gone(pid);
+            const bool helper = line.starts_with("mosaic-broker") ||
+                                line.find("--tmpfs\0/tmp\0"s) != std::string::npos;
+            return helper && wait_gone(pid);
         });
     }
     if (!unwinding) {

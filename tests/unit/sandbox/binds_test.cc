@@ -125,6 +125,9 @@ TEST_CASE("options change the flags they name and no others") {
     BwrapOptions filtered = plain;
     filtered.seccomp_fd = mosaic::sandbox::kSeccompFd;
     CHECK(added(filtered) == Words{"--seccomp", "5"});
+    BwrapOptions gated = plain;
+    gated.gate_fd = mosaic::sandbox::kGateFd;
+    CHECK(added(gated) == Words{"--args", "6"});
     BwrapOptions nested = plain;
     nested.nested = true;
     CHECK(added(nested).empty());

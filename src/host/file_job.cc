@@ -29,8 +29,11 @@ FileJob::Progress FileJob::begin_step(reactor::Ring& ring, reactor::Op& op) {
 }
 
 FileJob::Progress FileJob::next_step(reactor::Ring& ring, reactor::Op& op) {
-    ++at_;
-    return at_ == steps_.size() ? Progress::done : begin_step(ring, op);
+    if (++at_ < steps_.size()) {
+        return begin_step(ring, op);
+    }
+    steps_ = {};
+    return Progress::done;
 }
 
 FileJob::Progress FileJob::fail_step(int sys) {

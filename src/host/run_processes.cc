@@ -112,7 +112,7 @@ void Runs::start_outer(uint32_t index) {
 void Runs::spawn(uint32_t index) {
     RunSlot& s = slot(index);
     s.spawned_at = parts_.loop.now;
-    if (!s.child) {
+    if (!s.outer_pidfd.valid()) {
         parts_.loop.post(ref_of(index), EventKind::start_failed);
         return;
     }
@@ -170,7 +170,9 @@ void Runs::on_exec(uint32_t index) {
     if (!started) {
         s.failure = "sandbox: " + started.error().text;
         sandbox_doubt_ = true;
+        return;
     }
+    s.child.reset();  // its stack and its copies of the arguments
 }
 
 void Runs::on_status(uint32_t index) {

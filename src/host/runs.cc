@@ -63,7 +63,7 @@ bool Runs::has_room() const {
 
 size_t Runs::active() const {
     return static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const auto& s) {
-        const bool unreaped = s->child.has_value() && !s->reaped;
+        const bool unreaped = s->outer_pidfd.valid() && !s->reaped;
         return s->in_use && (s->state.phase != Phase::over || unreaped);
     }));
 }
@@ -238,6 +238,8 @@ void Runs::carry_out(uint32_t index, EffectKind effect) {
             break;
         case EffectKind::log_launch:
             log_launch(s);
+            s.plan.argv = {};
+            s.plan.env = {};
             break;
         case EffectKind::log_refused:
             log_refused(s);
@@ -507,7 +509,7 @@ bool Runs::take_went_live() {
 void Runs::free_seat(uint32_t index) {
     RunSlot& s = slot(index);
     give_turn_back(s);
-    if (s.child && !s.spawned) {
+    if (s.outer_pidfd.valid() && !s.spawned) {
         kill(s);  // it is still behind its gate
     }
     for (const int64_t request : s.stop_requests) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "cli/command.h"
 #include "cli/machine.h"
@@ -15,6 +16,8 @@
 
 namespace mosaic::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 // "--NAME PATH" or "--NAME=PATH" of a program of a switched-on module, as it was given.
 struct GivenProgram {
@@ -115,11 +118,34 @@ Result<std::vector<PinnedProgram>> pin_all(const harness::ModuleSet& modules,
     return out;
 }
 
+std::string variable(const Context& context, const std::string& name) {
+    const auto hit = context.env.find(name);
+    return hit == context.env.end() ? std::string() : hit->second;
+}
+
+// The system file where it isn't the one that the service finds by itself: its user manager knows
+// neither our --config nor our environment.
+std::string unusual_config(const Context& context, const config::SystemConfig& system) {
+    const std::string usual = variable(context, "HOME") + "/.config/mosaic/system.json";
+    const fs::path file = fs::path(system.file).lexically_normal();
+    return system.file.empty() || file == fs::path(usual).lexically_normal() ? "" : file.string();
+}
+
+// The unit's data root is the state directory's. Commands look below dataRoot.
+void warn_of_data_root(const Context& context, const config::SystemConfig& system) {
+    const auto usual = config::parse_system("{}", "/system.json", context.env);
+    if (usual && usual->data_root != system.data_root) {
+        complain("note: dataRoot is " + system.data_root +
+                 ", and the unit says --data %S/mosaic/%i: make that " + system.data_root +
+                 "/%i in it, or commands won't find its host");
+    }
+}
+
 Result<std::string> unit_text(const Context& context, const config::SystemConfig& system) {
-    const auto path = context.env.find("PATH");
     ServiceUnit unit;
-    unit.path = path == context.env.end() ? "/usr/bin:/bin" : path->second;
+    unit.path = context.env.contains("PATH") ? variable(context, "PATH") : "/usr/bin:/bin";
     unit.pm = context.options.pm;
+    unit.config = unusual_config(context, system);
     MOSAIC_TRY_ASSIGN(const std::string own, own_executable());
     unit.host = own.substr(0, own.rfind('/')) + "/mosaic-host";
     if (!is_executable_file(unit.host)) {
@@ -131,13 +157,9 @@ Result<std::string> unit_text(const Context& context, const config::SystemConfig
 }
 
 Result<std::string> write_unit(const Context& context, const std::string& text) {
-    const auto value = [&](const char* name) {
-        const auto hit = context.env.find(name);
-        return hit == context.env.end() ? std::string() : hit->second;
-    };
-    std::string directory = value("XDG_CONFIG_HOME");
+    std::string directory = variable(context, "XDG_CONFIG_HOME");
     if (directory.empty() || directory[0] != '/') {
-        directory = value("HOME") + "/.config";
+        directory = variable(context, "HOME") + "/.config";
     }
     if (directory[0] != '/') {
         return fail(Code::missing, "HOME is not set to an absolute path");
@@ -161,6 +183,7 @@ int run_service_install(const Context& context) {
     if (!text) {
         return report(context, text.error());
     }
+    warn_of_data_root(context, *system);
     if (context.options.print_only) {
         return finish(print(*text));
     }

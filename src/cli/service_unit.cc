@@ -54,6 +54,9 @@ Result<std::string> service_unit(const ServiceUnit& unit) {
     if (has_control_characters(unit.path)) {
         return fail(Code::invalid, "PATH has a control character");
     }
+    if (has_control_characters(unit.config)) {
+        return fail(Code::invalid, "the system file's path has a control character");
+    }
     std::string programs;
     for (const PinnedProgram& program : unit.programs) {
         if (!program.path.empty() && !is_plain_path(program.path)) {
@@ -77,7 +80,10 @@ Result<std::string> service_unit(const ServiceUnit& unit) {
            "ExecReload=/bin/kill -HUP $MAINPID\n"
            "EnvironmentFile=-%h/.config/mosaic/secrets/session.env\n"
            "Environment=" +
-           quoted("PATH=" + unit.path) + "\n" + programs +
+           quoted("PATH=" + unit.path) + "\n" +
+           (unit.config.empty() ? ""
+                                : "Environment=" + quoted("MOSAIC_CONFIG=" + unit.config) + "\n") +
+           programs +
            "Restart=on-failure\n"
            "RestartSec=1\n"
            "RestartPreventExitStatus=2 3 4\n"

@@ -20,9 +20,10 @@ struct PinnedProgram {
 };
 
 struct ServiceUnit {
-    std::string host;  // mosaic-host's absolute path
-    std::string path;  // PATH of the installing shell
-    bool pm = false;   // launch the PM at the start
+    std::string host;    // mosaic-host's absolute path
+    std::string path;    // PATH of the installing shell
+    bool pm = false;     // launch the PM at the start
+    std::string config;  // the system file's absolute path; empty: the default one
     std::vector<PinnedProgram> programs;
 };
 
@@ -33,8 +34,8 @@ constexpr std::string_view kServiceUnitName = "mosaic-host@.service";
 // digits and / . _ + -.
 [[nodiscard]] bool is_plain_path(std::string_view path);
 
-// The whole file. Code::invalid when something can't stand in a unit: a control character in PATH,
-// a program that isn't plain.
+// The whole file. Code::invalid when something can't stand in a unit: a control character in PATH
+// or the system file's path, a program that isn't plain.
 [[nodiscard]] Result<std::string> service_unit(const ServiceUnit& unit);
 
 }  // namespace mosaic::cli

@@ -145,6 +145,8 @@ TEST_CASE("service install writes a unit that pins what the shell finds") {
     CHECK(!exists(unit));
     CHECK_CONTAINS(printed.out, "ExecStart=" + world.prefix() + "/bin/mosaic-host --business %i");
     CHECK_CONTAINS(printed.out, "PATH=" + world.prefix() + "/bin:");
+    // The service's user manager knows nothing of --config.
+    CHECK_CONTAINS(printed.out, "MOSAIC_CONFIG=" + world.system_file + "\"");
     // No module that is on has such a program.
     const Finished unknown = world.mosaic({"service", "install", "--nosuch", "/bin/true"});
     CHECK(unknown.exit.code == 1);
@@ -152,4 +154,8 @@ TEST_CASE("service install writes a unit that pins what the shell finds") {
     CHECK(!exists(unit));
     CHECK(world.mosaic({"service", "install"}).exit.code == 0);
     CHECK(read_text(unit) == printed.out);
+    world.system.set("dataRoot", world.root + "/roots");
+    world.write_config();
+    CHECK_CONTAINS(world.mosaic({"service", "install", "--print"}).err,
+                   "make that " + world.root + "/roots/%i");
 }

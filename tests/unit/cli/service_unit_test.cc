@@ -43,6 +43,16 @@ TEST_CASE("the unit runs one business, restarts it, and leaves refusals alone") 
     CHECK(service_unit(with_pm).value().find("%i --pm\n") != std::string::npos);
 }
 
+TEST_CASE("a system file that the service wouldn't find is named") {
+    CHECK(service_unit(plain()).value().find("MOSAIC_CONFIG") == std::string::npos);
+    ServiceUnit unit = plain();
+    unit.config = "/srv/100% ours/system.json";
+    CHECK(has_line(service_unit(unit).value(),
+                   "Environment=\"MOSAIC_CONFIG=/srv/100%% ours/system.json\""));
+    unit.config = "/srv/a\nb";
+    CHECK_FALSE(service_unit(unit).has_value());
+}
+
 TEST_CASE("programs are pinned or said to be missing") {
     ServiceUnit unit = plain();
     unit.programs = {{"MOSAIC_A_BIN", "a", "/opt/a+b/bin/a_1.2-x"}, {"MOSAIC_B_BIN", "b", ""}};

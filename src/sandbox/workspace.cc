@@ -243,7 +243,9 @@ tl::expected<Workspace, WorkspaceRefusal> open_workspace(const std::string& conf
     if (!unsafe.empty()) {
         const bool by_link = tidy_path(configured) != workspace.path;
         return refuse(Refusal::workspace_unsafe,
-                      by_link ? configured + " leads to " + unsafe : unsafe);
+                      by_link ? configured + " leads to " + workspace.path + ", which" +
+                                    unsafe.substr(workspace.path.size())
+                              : unsafe);
     }
     return workspace;
 }

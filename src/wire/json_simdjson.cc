@@ -70,8 +70,15 @@ struct Walk {
     void fail_at(size_t offset, std::string_view what) {
         if (!failed) {
             failed = true;
-            error = Error{
-                Code::invalid, 0, "byte " + std::to_string(offset) + ": " + std::string(what)};
+            // A person looks for it in a file of many lines, a program in a frame of one.
+            const auto line = std::count(
+                text.begin(),
+                text.begin() + static_cast<std::ptrdiff_t>(std::min(offset + shift, text.size())),
+                '\n');
+            const std::string place = line > 0 ? " (line " + std::to_string(line + 1) + ")" : "";
+            error = Error{Code::invalid,
+                          0,
+                          "byte " + std::to_string(offset) + place + ": " + std::string(what)};
         }
     }
 
@@ -140,7 +147,7 @@ struct Walk {
         for (auto field : members) {
             od::field member;
             if (std::move(field).get(member) != simdjson::SUCCESS) {
-                fail_here("not a member of an object");
+                fail_here("expected a comma and a member, or the end of the object");
                 return {};
             }
             std::string_view key;

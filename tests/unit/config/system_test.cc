@@ -90,6 +90,8 @@ TEST_CASE("bad system documents are refused with file, pointer and expectation")
     const std::vector<std::pair<std::string, std::string>> table = {
         {"", "byte 0: an empty document"},
         {"[]", "expected an object, found an array"},
+        {"{\n  \"limits\": {}\n  \"user\": \"u\"\n}",
+         "byte 19 (line 3): expected a comma and a member, or the end of the object"},
         {R"({"dataroot":"/x"})", "/dataroot: unknown key"},
         {R"({"dataRoot":""})", "/dataRoot: expected a path, found an empty string"},
         {R"({"dataRoot":5})", "/dataRoot: expected a string, found an integer"},

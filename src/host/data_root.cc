@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 
 #include "process/files.h"
 #include "registry/layout.h"
@@ -16,6 +17,8 @@
 
 namespace mosaic::host {
 namespace {
+
+namespace fs = std::filesystem;
 
 // mkdir -p for the operator's part of the path; what exists is left as it is.
 Result<void> make_parents(const std::string& path) {
@@ -193,7 +196,12 @@ Result<DataRoot> make_all(const std::string& place, const std::string& business)
 }  // namespace
 
 Result<DataRoot> open_data_root(const std::string& path, const std::string& business) {
-    MOSAIC_TRY_ASSIGN(const std::string place, place_of(path));
+    std::error_code error;
+    const fs::path absolute = fs::absolute(path, error);
+    if (error) {
+        return fail_sys(error.value(), "the data root " + path);
+    }
+    MOSAIC_TRY_ASSIGN(const std::string place, place_of(absolute.string()));
     MOSAIC_TRY(check_place(place));
     if (auto existing = check_existing(place, business); !existing) {
         return of_root(place, std::move(existing.error()));

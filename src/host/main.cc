@@ -147,9 +147,11 @@ int main_with(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        const bool asked = error.get_exit_code() == 0;
-        app.exit(error);
-        return asked ? exit_code::kFine : exit_code::kUsage;
+        if (error.get_exit_code() == 0) {
+            return app.exit(error);  // prints the help or the version that was asked for
+        }
+        log_line(std::string(error.what()) + "; see mosaic-host --help");
+        return exit_code::kUsage;
     }
     if (!arguments.write_config.empty()) {
         return write_config(arguments.write_config);

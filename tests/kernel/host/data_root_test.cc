@@ -101,6 +101,19 @@ TEST_CASE("what is there is used again, through the operator's links") {
     CHECK(listing(path) == before);
 }
 
+TEST_CASE("a data root that isn't there yet may be named from the working directory") {
+    const Scratch scratch;
+    const fs::path before = fs::current_path();
+    fs::current_path(scratch.path());
+    const auto root = open_data_root("a/b", "acme");
+    const auto beside = open_data_root("c", "acme");
+    fs::current_path(before);
+    REQUIRE(root.has_value());
+    CHECK(root->path == scratch / "a/b");
+    REQUIRE(beside.has_value());
+    CHECK(beside->path == scratch / "c");
+}
+
 TEST_CASE("a data root that isn't there yet may be named with slashes to spare") {
     const Scratch scratch;
     const auto root = open_data_root(scratch / "a//./b///", "acme");

@@ -67,8 +67,12 @@ Result<SystemConfig> load_system(const std::string& given,
     if (exists(out.roles_dir)) {  // without it each launch is refused with no-role-contract
         MOSAIC_TRY(process::check_trusted(out.roles_dir));
     }
-    for (const std::string& directory : out.plugin_dirs) {
-        MOSAIC_TRY(process::check_trusted(directory));
+    for (size_t i = 0; i < out.plugin_dirs.size(); ++i) {
+        if (auto checked = process::check_trusted(out.plugin_dirs[i]); !checked) {
+            checked.error().text =
+                path + ": /pluginDirs/" + std::to_string(i) + ": " + checked.error().text;
+            return tl::unexpected<Error>(std::move(checked.error()));
+        }
     }
     return out;
 }

@@ -117,7 +117,9 @@ TEST_CASE("rolesDir and pluginDirs that others may write are refused") {
     REQUIRE(load_system(file, env).has_value());
 
     REQUIRE(::chmod((scratch.path + "/plugins").c_str(), 0777) == 0);
-    CHECK(load_system(file, env).error().code == Code::unsafe);
+    const auto unsafe = load_system(file, env);
+    CHECK(unsafe.error().code == Code::unsafe);
+    CHECK(unsafe.error().text.starts_with(file + ": /pluginDirs/0: others may write"));
     REQUIRE(::chmod((scratch.path + "/plugins").c_str(), 0755) == 0);
     REQUIRE(::chmod((scratch.path + "/roles").c_str(), 0777) == 0);
     CHECK(load_system(file, env).error().code == Code::unsafe);

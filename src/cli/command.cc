@@ -15,7 +15,8 @@ int exit_code_of(Verb verb, std::string_view code) {
     }
     const bool may_not =
         code == to_string(BusError::not_human) || code == to_string(BusError::not_authorized) ||
-        code == to_string(BusError::config_changed) || code == to_string(BusError::config_invalid);
+        code == to_string(BusError::refused) || code == to_string(BusError::config_changed) ||
+        code == to_string(BusError::config_invalid);
     if (code == to_string(BusError::bad_request) || code == to_string(BusError::too_large)) {
         return exit_code::kInvalidInput;
     }

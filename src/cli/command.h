@@ -69,7 +69,8 @@ int report(const Context& context, const Error& error);
 int report(const Context& context, const Failure& failure);
 
 // The same for a reply that refuses: exit 3 for every refusal code, for what the caller may not do
-// and for configuration that doesn't hold, 2 for a malformed request, else 1.
+// or can't change any more, and for configuration that doesn't hold, 2 for a malformed request,
+// else 1.
 int report(const Context& context, const wire::Reply& reply);
 
 // One request's result; or, when anything went wrong, the exit code after that was reported.

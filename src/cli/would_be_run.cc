@@ -43,6 +43,7 @@ class Builder {
                                       setting_.system.limits.session};
         MOSAIC_TRY(add_environment());
         if (has_route_) {
+            warn_of_tools();
             add_host_paths(facts);
             MOSAIC_TRY(add_files(facts));
         }
@@ -173,6 +174,21 @@ class Builder {
             add_mounts(ca.path, "the certificates that " + ca.variable + " names", false);
         }
         return {};
+    }
+
+    // A name that the module doesn't know grants nothing, and nothing else would say so.
+    void warn_of_tools() {
+        const auto module = setting_.modules.modules.find(route_.route.harness);
+        if (module == setting_.modules.modules.end()) {
+            return;
+        }
+        for (const std::string& tool : instance_.tools) {
+            if (!module->second.tools.contains(tool)) {
+                out_.warnings.push_back("limits.tools of " + instance_.name + ": harness module " +
+                                        route_.route.harness + " has no tool \"" + tool +
+                                        "\"; it grants nothing");
+            }
+        }
     }
 
     void add_mounts(const std::string& path, const std::string& reason, bool optional) {

@@ -121,6 +121,21 @@ TEST_CASE("sandbox show tells what would refuse a launch, exit 3") {
     CHECK(shown.out.find("a launch now is refused: workspace-missing") != std::string::npos);
 }
 
+TEST_CASE("a tool that the harness doesn't have is told by sandbox show and doctor") {
+    const Scratch scratch;
+    REQUIRE(run_mosaic(scratch, {"init"}).exit_code == 0);
+    std::string business = scratch.read("home/.config/mosaic/businesses/acme.json");
+    const std::string none = "\"limits.tools\": []";
+    REQUIRE(business.find(none) != std::string::npos);
+    business.replace(business.rfind(none), none.size(), "\"limits.tools\": [\"Bash\"]");
+    scratch.write("home/.config/mosaic/businesses/acme.json", business);
+    const std::string text =
+        "limits.tools of coder: harness module script has no tool \"Bash\"; it grants nothing";
+    CHECK(run_mosaic(scratch, {"sandbox", "show", "coder"}).out.find(text) != std::string::npos);
+    CHECK(run_mosaic(scratch, {"sandbox", "show", "pm"}).out.find(text) == std::string::npos);
+    CHECK(run_mosaic(scratch, {"doctor"}).out.find(text) != std::string::npos);
+}
+
 TEST_CASE("doctor checks everything and exits 3 when something would refuse") {
     const Scratch scratch;
     REQUIRE(run_mosaic(scratch, {"init"}).exit_code == 0);

@@ -374,6 +374,9 @@ TEST_CASE("decide and launches tell what now holds") {
     const auto requests = server.requests();
     REQUIRE(requests.size() == 1);
     CHECK(json::dump(requests[0].args) == R"({"id":"d1","allow":false})");
+    const Scratch late;
+    Server told(late, {refuse("decide", "refused", "the call has passed")});
+    CHECK(at(late, {"decide", "d1", "deny"}).exit_code == 3);
     const Scratch other;
     Server switches(other, {ok("launches.revoke", R"({"allowed":false})")});
     CHECK(at(other, {"launches", "revoke", "--json"}).out == "{\"allowed\":false}\n");

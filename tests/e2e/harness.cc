@@ -523,6 +523,19 @@ std::vector<pid_t> World::processes() const {
     return found;
 }
 
+std::vector<pid_t> World::survivors() const {
+    std::vector<pid_t> found = processes();
+    const pid_t broker = broker_pid();
+    std::erase_if(found, [&](pid_t pid) {
+        if (pid == host_.pid() || pid == broker) {
+            return true;
+        }
+        const std::string line = read_text("/proc/" + std::to_string(pid) + "/cmdline");
+        return (contains(line, "--trim-run") || contains(line, "--remove-run")) && wait_gone(pid);
+    });
+    return found;
+}
+
 pid_t World::broker_pid() const {
     for (const pid_t pid : processes()) {
         const std::string proc = "/proc/" + std::to_string(pid);

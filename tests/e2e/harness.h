@@ -134,6 +134,9 @@ class World {
     // Every process whose command line or environment names the scratch directory, this process and
     // zombies excepted.
     [[nodiscard]] std::vector<pid_t> processes() const;
+    // Those that are neither the host, nor its broker, nor a child that tidies up, which is
+    // awaited.
+    [[nodiscard]] std::vector<pid_t> survivors() const;
     // The broker: the host's child that runs mosaic-broker.
     [[nodiscard]] pid_t broker_pid() const;
 

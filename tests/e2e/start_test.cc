@@ -388,13 +388,14 @@ TEST_CASE("a host whose error stream is closed goes on") {
     std::array<int, 2> fds{};
     REQUIRE(::pipe(fds.data()) == 0);
     ::close(fds[0]);
+    // To have something to watch; before the host looks at them, or it may see them half made.
+    for (const std::string& directory : {other.data, other.bus_host()}) {
+        std::filesystem::create_directories(directory);
+        std::filesystem::permissions(directory, std::filesystem::perms::owner_all);
+    }
     Child host = Child::start(
         other.host_argv(), other.environment(), {.out = -1, .err = fds[1], .extra = {}});
     ::close(fds[1]);
-    std::filesystem::create_directories(other.data);
-    std::filesystem::permissions(other.data, std::filesystem::perms::owner_all);
-    std::filesystem::create_directories(other.bus_host());
-    std::filesystem::permissions(other.bus_host(), std::filesystem::perms::owner_all);
     REQUIRE(wait_for_change({other.bus_host()}, [&] {
         return LineStream::connect(other.bus_host() + "/admin.sock").valid() &&
                exists(other.bus_host() + "/launch.sock");

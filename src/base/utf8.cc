@@ -1,5 +1,6 @@
 #include "base/utf8.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -60,8 +61,8 @@ Decoded decode_one(std::string_view text) {
 bool is_unsafe_on_terminal(uint32_t point) {
     const bool control =
         (point < 0x20 && point != '\n' && point != '\t') || (point >= 0x7F && point <= 0x9F);
-    const bool bidi = point == 0x200E || point == 0x200F || (point >= 0x202A && point <= 0x202E) ||
-                      (point >= 0x2066 && point <= 0x2069);
+    const bool bidi = point == 0x061C || point == 0x200E || point == 0x200F ||
+                      (point >= 0x202A && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
     return control || bidi;
 }
 
@@ -110,6 +111,13 @@ std::string escape_for_terminal(std::string_view text) {
         }
         rest.remove_prefix(one.bytes);
     }
+    return out;
+}
+
+std::string one_line(std::string_view text) {
+    std::string out = escape_for_terminal(text);
+    std::replace(out.begin(), out.end(), '\n', ' ');
+    std::replace(out.begin(), out.end(), '\t', ' ');
     return out;
 }
 

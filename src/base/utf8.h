@@ -14,8 +14,13 @@ namespace mosaic {
 [[nodiscard]] std::string to_valid_utf8(std::string_view text);
 
 // For a person's terminal: control characters (C0 but newline and tab, DEL, C1) and bidirectional
-// overrides (U+200E, U+200F, U+202A-202E, U+2066-2069) become visible \u escapes, so that a message
-// can't move the cursor, set the clipboard or reorder what is read.
+// marks (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069) become visible \u escapes, so that a
+// message can't move the cursor, set the clipboard or reorder what is read. JSON text stays JSON of
+// the same value: outside of its strings there are none of these.
 [[nodiscard]] std::string escape_for_terminal(std::string_view text);
+
+// The same on one line, newlines and tabs made spaces: what a text quotes can't begin a line of a
+// log, or of a list, that looks like another's.
+[[nodiscard]] std::string one_line(std::string_view text);
 
 }  // namespace mosaic

@@ -13,6 +13,7 @@
 
 #include "base/crash_point.h"
 #include "base/secret.h"
+#include "base/utf8.h"
 #include "wire/limits.h"
 
 namespace mosaic::broker {
@@ -53,7 +54,7 @@ std::string error_line(int64_t id, BusError code, std::string message) {
 }  // namespace
 
 void log_line(const std::string& text) {
-    std::fprintf(stderr, "mosaic-broker: %s\n", text.c_str());
+    std::fprintf(stderr, "mosaic-broker: %s\n", one_line(text).c_str());
 }
 
 Server::Server(Sockets sockets, Store& store)

@@ -132,6 +132,18 @@ int print_sent(const Context& context, const std::string& id) {
     return finish(print(one_line(id) + "\n"));
 }
 
+// Set in, so that nothing in a body looks like the head of another message.
+std::string indented(const std::string& text) {
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+        const size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+        out += text[at] == '\n' ? "" : "  ";
+        out += text.substr(at, end - at);
+        at = end;
+    }
+    return out;
+}
+
 std::string message_text(const wire::Message& message) {
     const std::string from =
         message.from_thread.empty() ? message.from : message.from + "/" + message.from_thread;
@@ -140,7 +152,7 @@ std::string message_text(const wire::Message& message) {
     if (!message.in_reply_to.empty()) {
         head += " to " + message.in_reply_to;
     }
-    return one_line(head) + "\n" + body_text(message.body) + "\n";
+    return one_line(head) + "\n" + indented(body_text(message.body)) + "\n";
 }
 
 // The next message, waiting for it when `wait` says so; none when there is none (in time).

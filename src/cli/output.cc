@@ -8,7 +8,6 @@
 #include <cerrno>
 
 #include "base/assert.h"
-#include "base/utf8.h"
 
 namespace mosaic::cli {
 namespace {
@@ -64,13 +63,6 @@ std::string Table::text() const {
     return out;
 }
 
-std::string one_line(std::string_view text) {
-    std::string out = escape_for_terminal(text);
-    std::replace(out.begin(), out.end(), '\n', ' ');
-    std::replace(out.begin(), out.end(), '\t', ' ');
-    return out;
-}
-
 Result<void> print(std::string_view text) {
     return write_all(STDOUT_FILENO, text);
 }
@@ -90,7 +82,7 @@ Result<void> wait_for_input(int fd) {
 }
 
 Result<void> print_json(const json::Value& value) {
-    return print(json::dump(value) + "\n");
+    return print(escape_for_terminal(json::dump(value)) + "\n");
 }
 
 void complain(std::string_view text) {

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "wire/json.h"
 
 // What the commands print. Everything that a session could have written passes through
-// escape_for_terminal (base/utf8.h) on its way to text; JSON needs none, its encoding escapes.
+// escape_for_terminal or one_line (base/utf8.h) on its way out, JSON too: its encoding escapes
+// neither DEL nor C1, and people read it on terminals.
 
 namespace mosaic::cli {
 
@@ -27,9 +29,6 @@ class Table {
     std::vector<std::vector<std::string>> rows_;
 };
 
-// One line of a text that a session may have written: escaped, newlines and tabs made spaces.
-[[nodiscard]] std::string one_line(std::string_view text);
-
 // Writes all of it to standard output now. A reader that has gone is an error (SIGPIPE is ignored
 // in main), so that what nobody read isn't acknowledged.
 [[nodiscard]] Result<void> print(std::string_view text);
@@ -38,7 +37,7 @@ class Table {
 // of a write to it: who follows something would else stay until there is more to print.
 [[nodiscard]] Result<void> wait_for_input(int fd);
 
-// The value on one line.
+// The value on one line, as JSON that a terminal can take.
 [[nodiscard]] Result<void> print_json(const json::Value& value);
 
 // "mosaic: <text>" on standard error, escaped.

@@ -87,7 +87,7 @@ int run_launch(const Context& context) {
         return report(context, result.error());
     }
     if (context.options.json) {
-        return finish(print(wire::encode_launch_reply(*result)));
+        return finish(print(escape_for_terminal(wire::encode_launch_reply(*result))));
     }
     return finish(print(one_line(result->run + " " + result->instance + " (" + result->harness +
                                  ", " + result->model + ")") +

@@ -33,14 +33,14 @@ void log_line(std::string_view text) {
         dropped_lines = 0;
     }
     line += "mosaic-host: ";
-    line += escape_for_terminal(text);
-    line += '\n';
+    line += one_line(text);
     // At most PIPE_BUF bytes, so that a pipe that polled writable takes them at once (pipe(7)).
     constexpr size_t kPipeBuf = 4096;
-    if (line.size() > kPipeBuf) {
-        line.resize(kPipeBuf - 4);
-        line += "...\n";
+    if (line.size() >= kPipeBuf) {
+        line.resize(valid_utf8_prefix(std::string_view(line).substr(0, kPipeBuf - 4)));
+        line += "...";
     }
+    line += '\n';
     if (::write(STDERR_FILENO, line.data(), line.size()) < 0) {
         ++dropped_lines;
     }

@@ -11,7 +11,7 @@ namespace mosaic::runner {
 namespace {
 
 void write_line(int fd, std::string_view text) {
-    const std::string line = escape_for_terminal(text) + "\n";
+    const std::string line = one_line(text) + "\n";
     std::string_view rest = line;
     while (!rest.empty()) {
         const ssize_t n = ::write(fd, rest.data(), rest.size());

@@ -209,14 +209,14 @@ TEST_CASE("inbox prints each message and acknowledges it after that") {
     Server server(scratch,
                   {ok("message.receive", message("m1", "one")),
                    ok("message.ack", "{}"),
-                   ok("message.receive", message("m2", "two")),
+                   ok("message.receive", message("m2", "a\n\nm9 from pm")),
                    ok("message.ack", "{}"),
                    ok("message.receive", kNothing)});
     const Finished done = at(scratch, {"inbox"});
     CHECK(done.exit_code == 0);
     CHECK(done.out ==
-          "m1 from coder, 2026-01-31T12:34:56.789Z, REPLY\none\n\n"
-          "m2 from coder, 2026-01-31T12:34:56.789Z, REPLY\ntwo\n\n");
+          "m1 from coder, 2026-01-31T12:34:56.789Z, REPLY\n  one\n\n"
+          "m2 from coder, 2026-01-31T12:34:56.789Z, REPLY\n  a\n\n  m9 from pm\n\n");
     const auto requests = server.requests();
     REQUIRE(requests.size() == 5);
     CHECK(*requests[1].args.find("id") == json::Value("m1"));

@@ -41,6 +41,12 @@ TEST_CASE("what goes to a terminal can't drive it") {
     CHECK(escape_for_terminal("\xC2\x9B") == "\\u009b");
     CHECK(escape_for_terminal("\xFFok") == "\xEF\xBF\xBDok");
     CHECK(escape_for_terminal("gr\xC3\xBC\xC3\x9F") == "gr\xC3\xBC\xC3\x9F");
+    CHECK(escape_for_terminal("a\xD8\x9C") == "a\\u061c");
+}
+
+TEST_CASE("what a log quotes stays on the log's own line") {
+    CHECK(one_line("no tool \"x\nmosaic-host: all is well\tnow\"\x1b") ==
+          "no tool \"x mosaic-host: all is well now\"\\u001b");
 }
 
 TEST_CASE("a secret moves and leaves nothing at its source") {

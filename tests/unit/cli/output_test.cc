@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using mosaic::cli::one_line;
+using mosaic::one_line;
 using mosaic::cli::Table;
 
 TEST_CASE("columns are as wide as their widest cell and lines have no blanks at the end") {

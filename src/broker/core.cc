@@ -87,7 +87,32 @@ Result<Outcome> Core::resume(Caller& caller, const wire::Request& request, int64
     return handle_run(caller, *run, request, now);
 }
 
-Result<std::optional<wire::Reply>> Core::gate(int64_t id, const GatedCall& call, int64_t now) {
+Result<void> Core::give_back(int64_t allowance, int64_t now) {
+    MOSAIC_TRY_ASSIGN(const auto decision, store_.find_decision(allowance));
+    if (!decision || decision->state != DecisionState::used) {
+        return {};
+    }
+    // The same call may have been asked for again meanwhile: then that decision is the one.
+    MOSAIC_TRY_ASSIGN(const auto open,
+                      store_.open_decision(decision->seat, decision->verb, decision->args));
+    if (open) {
+        return {};
+    }
+    return store_.set_decision(allowance, DecisionState::allowed, now);
+}
+
+Result<std::optional<wire::Reply>> Core::gate(int64_t id,
+                                              const GatedCall& call,
+                                              int64_t now,
+                                              int64_t* allowance) {
+    if (call.args.size() > limits::kCallArgsBytesMax) {
+        return std::optional(
+            wire::reply_error(id,
+                              to_string(BusError::too_large),
+                              "arguments of " + std::to_string(call.args.size()) +
+                                  " bytes, more than a human can be shown; at most " +
+                                  std::to_string(limits::kCallArgsBytesMax)));
+    }
     const auto required = [&](int64_t number, std::string message) {
         wire::Reply out =
             wire::reply_error(id, to_string(BusError::decision_required), std::move(message));
@@ -109,6 +134,9 @@ Result<std::optional<wire::Reply>> Core::gate(int64_t id, const GatedCall& call,
                 break;
         }
         MOSAIC_TRY(store_.set_decision(open->number, DecisionState::used, now));
+        if (allowance != nullptr) {
+            *allowance = open->number;
+        }
         return std::optional<wire::Reply>();
     }
     MOSAIC_TRY_ASSIGN(auto full, too_many_decisions(call.seat));

@@ -54,6 +54,9 @@ struct Outcome {
     Kind kind = Kind::reply;
     wire::Reply reply;
     HostRequest ask;
+    // The decision whose allowance this request of the host uses up, 0: none. Given back with
+    // give_back() when the host refuses.
+    int64_t allowance = 0;
     std::optional<HostNote> note;
     std::string ended_run;        // not empty: its connection is to be closed
     std::vector<Seat> mailboxes;  // whose receivers may have something new now
@@ -83,6 +86,9 @@ class Core {
     // The same for a request that handle() answered with `wait`. Its capability was looked at then
     // and isn't kept; that the run still lives and holds its seat is checked again.
     [[nodiscard]] Result<Outcome> resume(Caller& caller, const wire::Request& request, int64_t now);
+
+    // What was allowed once wasn't done: the same call passes again. Inside a transaction, too.
+    [[nodiscard]] Result<void> give_back(int64_t allowance, int64_t now);
 
   private:
     // Who sends or receives: the seat, and the run for a session.
@@ -135,6 +141,7 @@ class Core {
                                                   int64_t now);
     [[nodiscard]] Result<Outcome> sessions(const wire::Request& request);
     [[nodiscard]] Result<Outcome> events(const wire::Request& request);
+    [[nodiscard]] Result<Outcome> decisions(const wire::Request& request);
     [[nodiscard]] Result<Outcome> decide(const wire::Request& request, int64_t now);
 
     // core_messages.cc
@@ -181,11 +188,13 @@ class Core {
     [[nodiscard]] Result<std::optional<Seat>> tell_decision(const Decision& decision,
                                                             const wire::DecideArgs& args,
                                                             int64_t now);
-    // Why the sender may not do it now; nothing when it may. Uses an allowance up.
+    // Why the sender may not do it now; nothing when it may. Uses an allowance up, whose decision
+    // it tells. The request's arguments are well-formed.
     [[nodiscard]] Result<std::optional<Outcome>> permit(const wire::Request& request,
                                                         const Sender& sender,
                                                         std::string what,
-                                                        int64_t now);
+                                                        int64_t now,
+                                                        int64_t* allowance = nullptr);
 
     // A call that a human decides about.
     struct GatedCall {
@@ -198,7 +207,8 @@ class Core {
     // core.cc. Nothing when the call was allowed; its allowance is used up then.
     [[nodiscard]] Result<std::optional<wire::Reply>> gate(int64_t id,
                                                           const GatedCall& call,
-                                                          int64_t now);
+                                                          int64_t now,
+                                                          int64_t* allowance = nullptr);
     // Why the seat may not leave one more decision to the human; nothing when it may.
     [[nodiscard]] Result<std::optional<std::string>> too_many_decisions(const Seat& seat);
     [[nodiscard]] Result<void> record_refusal(const wire::RefuseArgs& args, int64_t now);

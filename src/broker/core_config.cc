@@ -14,10 +14,22 @@ wire::ConfigChangeArgs change_of(const wire::Request& request, wire::ConfigVerb 
     return out;
 }
 
-// What a human who has to decide reads.
+// What a human who has to decide reads first; `decisions` has the whole.
 std::string describe_change(wire::ConfigVerb verb, const json::Value& args) {
     constexpr size_t kShownBytes = 512;
     return std::string(to_string(verb)) + " " + clip(json::dump(args), kShownBytes);
+}
+
+// The frame to the host holds more than the one that came.
+std::optional<Outcome> too_large(const wire::Request& request) {
+    const size_t bytes = json::dump(request.args).size();
+    if (bytes <= limits::kCallArgsBytesMax) {
+        return std::nullopt;
+    }
+    return error(request.id,
+                 BusError::too_large,
+                 "arguments of " + std::to_string(bytes) + " bytes; at most " +
+                     std::to_string(limits::kCallArgsBytesMax));
 }
 
 }  // namespace
@@ -33,6 +45,9 @@ Outcome Core::ask_about_config(const wire::Request& request) {
 Outcome Core::change_config(const wire::Request& request, wire::ConfigVerb verb) {
     if (const auto shape = wire::check_config_args(verb, request.args); !shape) {
         return error(request.id, BusError::bad_request, shape.error().text);
+    }
+    if (auto refused = too_large(request)) {
+        return std::move(*refused);
     }
     wire::ConfigChangeArgs change = change_of(request, verb);
     change.by = config_.human;
@@ -53,15 +68,22 @@ Result<Outcome> Core::change_config_for(const wire::Request& request,
                      BusError::not_authorized,
                      "a role doesn't change its own vars; " + config_.human + " does");
     }
-    MOSAIC_TRY_ASSIGN(auto refused,
-                      permit(request, sender, describe_change(verb, request.args), now));
+    if (auto refused = too_large(request)) {
+        return std::move(*refused);
+    }
+    int64_t allowance = 0;
+    MOSAIC_TRY_ASSIGN(
+        auto refused,
+        permit(request, sender, describe_change(verb, request.args), now, &allowance));
     if (refused) {
         return std::move(*refused);
     }
     wire::ConfigChangeArgs change = change_of(request, verb);
     change.by = describe(sender.seat);
     change.by_session = true;
-    return forward("configChange", change.to_value());
+    Outcome out = forward("configChange", change.to_value());
+    out.allowance = allowance;
+    return out;
 }
 
 }  // namespace mosaic::broker

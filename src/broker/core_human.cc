@@ -3,12 +3,38 @@
 #include "base/instant.h"
 #include "broker/core.h"
 #include "wire/limits.h"
+#include "wire/task_messages.h"
 
 namespace mosaic::broker {
 namespace {
 
 // What a reply needs around its events.
 constexpr size_t kReplyFrameBytes = 4096;
+
+std::string_view state_text(DecisionState state) {
+    switch (state) {
+        case DecisionState::pending:
+            return "pending";
+        case DecisionState::allowed:
+            return "allowed";
+        case DecisionState::refused:
+            return "refused";
+        case DecisionState::used:
+            break;
+    }
+    return "used";
+}
+
+wire::ShownDecision shown(const Decision& decision) {
+    wire::ShownDecision out;
+    out.id = numbered('d', decision.number);
+    out.instance = decision.seat.instance;
+    out.thread = decision.seat.thread;
+    out.verb = decision.verb;
+    out.state = state_text(decision.state);
+    out.at = iso8601(decision.at);
+    return out;
+}
 
 }  // namespace
 
@@ -32,6 +58,9 @@ Result<Outcome> Core::handle_human(Caller& caller, const wire::Request& request,
     }
     if (request.verb == "launches.allow" || request.verb == "launches.revoke") {
         return switch_launches(request, request.verb == "launches.allow", now);
+    }
+    if (request.verb == "decisions") {
+        return decisions(request);
     }
     if (request.verb == "decide") {
         return decide(request, now);
@@ -123,6 +152,38 @@ Result<Outcome> Core::events(const wire::Request& request) {
     const int64_t next =
         page.empty() ? args->since : args->since + static_cast<int64_t>(page.size());
     return answer(request.id, json::Object{{"events", std::move(page)}, {"next", next}});
+}
+
+Result<Outcome> Core::decisions(const wire::Request& request) {
+    const auto args = wire::DecisionsArgs::from(request.args);
+    if (!args) {
+        return error(request.id, BusError::bad_request, args.error().text);
+    }
+    wire::DecisionsResult result;
+    if (!args->id.empty()) {
+        MOSAIC_TRY_ASSIGN(const auto one, store_.find_decision(parse_number('d', args->id)));
+        if (!one) {
+            return error(request.id, BusError::not_found, "no decision " + clip(args->id, 64));
+        }
+        MOSAIC_TRY_ASSIGN(json::Value call, json::parse(one->args));
+        result.decisions.push_back(shown(*one));
+        result.decisions.back().args = std::move(call);
+        return answer(request.id, result.to_value());
+    }
+    const int64_t after = args->after.empty() ? 0 : parse_number('d', args->after);
+    if (!args->after.empty() && after == 0) {
+        return error(request.id, BusError::not_found, "no decision " + clip(args->after, 64));
+    }
+    const auto page = int64_t{limits::kDecisionsPerReplyMax};
+    MOSAIC_TRY_ASSIGN(const auto found, store_.answerable_decisions(after, page + 1));
+    for (const Decision& one : found) {
+        if (result.decisions.size() == limits::kDecisionsPerReplyMax) {
+            result.next = result.decisions.back().id;
+            break;
+        }
+        result.decisions.push_back(shown(one));
+    }
+    return answer(request.id, result.to_value());
 }
 
 Result<Outcome> Core::decide(const wire::Request& request, int64_t now) {

@@ -10,11 +10,12 @@
 namespace mosaic::broker {
 namespace {
 
-constexpr std::array<std::string_view, 11> kHumanVerbs = {"launch",
+constexpr std::array<std::string_view, 12> kHumanVerbs = {"launch",
                                                           "stop",
                                                           "launches.allow",
                                                           "launches.revoke",
                                                           "decide",
+                                                          "decisions",
                                                           "sessions",
                                                           "events",
                                                           "routes",
@@ -97,6 +98,10 @@ Result<Outcome> Core::handle_run(Caller& caller,
     }
     if (const auto verb = wire::config_verb_from(request.verb)) {
         return change_config_for(request, *verb, sender, now);
+    }
+    // Before the gate: a human decides about nothing that isn't well-formed.
+    if (const auto args = wire::TaskListArgs::from(request.args); !args) {
+        return error(request.id, BusError::bad_request, args.error().text);
     }
     MOSAIC_TRY_ASSIGN(auto refused, permit(request, sender, "the list of tasks", now));
     return refused ? std::move(*refused) : list_tasks(request);

@@ -53,7 +53,8 @@ std::string told(const Decision& decision,
 Result<std::optional<Outcome>> Core::permit(const wire::Request& request,
                                             const Sender& sender,
                                             std::string what,
-                                            int64_t now) {
+                                            int64_t now,
+                                            int64_t* allowance) {
     const Permission permission = permission_of(config_, sender.seat.instance, request.verb);
     if (permission == Permission::absent) {
         return std::optional(
@@ -65,7 +66,7 @@ Result<std::optional<Outcome>> Core::permit(const wire::Request& request,
         return std::optional<Outcome>();
     }
     const GatedCall call{sender.seat, request.verb, json::dump(request.args), std::move(what)};
-    MOSAIC_TRY_ASSIGN(auto gated, gate(request.id, call, now));
+    MOSAIC_TRY_ASSIGN(auto gated, gate(request.id, call, now, allowance));
     if (!gated) {
         return std::optional<Outcome>();
     }

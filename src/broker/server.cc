@@ -293,6 +293,9 @@ void Server::relay(wire::Reply reply) {
     }
     const Forward to = forward->second;
     forwards_.erase(forward);
+    if (!reply.ok && to.allowance != 0) {
+        give_back(to.allowance);
+    }
     const auto found = connections_.find(to.connection);
     if (found == connections_.end()) {
         return;
@@ -302,10 +305,25 @@ void Server::relay(wire::Reply reply) {
     push(*found->second, wire::encode(reply));
 }
 
+// Before the refusal is told, so that who asks again then passes. When the store can't be written
+// the human has to allow it once more.
+void Server::give_back(int64_t allowance) {
+    const auto given = [&]() -> Result<void> {
+        MOSAIC_TRY(store_.begin());
+        MOSAIC_TRY(core_.give_back(allowance, wall_clock_ms()));
+        return store_.commit();
+    }();
+    if (!given) {
+        store_.rollback();
+        log_line("decision d" + std::to_string(allowance) +
+                 " counts as used, although the host refused the call: " + given.error().text);
+    }
+}
+
 void Server::carry_out(const std::vector<Done>& done) {
     for (const Done& one : done) {
         if (one.outcome.kind == Outcome::Kind::forward) {
-            forward(*one.to, one.request.id, one.outcome.ask);
+            forward(*one.to, one.request.id, one.outcome);
         } else {
             std::string line = wire::encode(one.outcome.reply);
             push(*one.to, line);
@@ -324,11 +342,11 @@ void Server::carry_out(const std::vector<Done>& done) {
     }
 }
 
-void Server::forward(Connection& from, int64_t request, const HostRequest& ask) {
-    forwards_[next_host_request_] = {from.id, request};
+void Server::forward(Connection& from, int64_t request, const Outcome& outcome) {
+    forwards_[next_host_request_] = {from.id, request, outcome.allowance};
     ++from.forwards;
     touched_.insert(from.id);
-    ask_host(ask.verb, ask.args);
+    ask_host(outcome.ask.verb, outcome.ask.args);
 }
 
 void Server::ask_host(const std::string& verb, json::Value args) {

@@ -44,7 +44,8 @@ class Server {
   private:
     struct Forward {
         uint64_t connection = 0;
-        int64_t request = 0;  // its id there
+        int64_t request = 0;    // its id there
+        int64_t allowance = 0;  // Outcome's
     };
 
     // A listening socket that isn't accepted from, for want of descriptors.
@@ -76,7 +77,8 @@ class Server {
     void take_line(Connection& connection, std::string line, std::vector<Item>& items);
     void relay(wire::Reply reply);
     void carry_out(const std::vector<Done>& done);
-    void forward(Connection& from, int64_t request, const HostRequest& ask);
+    void give_back(int64_t allowance);
+    void forward(Connection& from, int64_t request, const Outcome& outcome);
     void ask_host(const std::string& verb, json::Value args);
     void report_store();
     void queue(Connection& connection);

@@ -108,6 +108,7 @@ Decision read_decision(const Row& row) {
     out.verb = row.text(3);
     out.args = row.text(4);
     out.state = static_cast<DecisionState>(row.integer(5));
+    out.at = row.integer(6);
     return out;
 }
 
@@ -488,6 +489,16 @@ Result<std::optional<Decision>> Store::pending_decision(const Decision& like) {
 
 Result<std::optional<Decision>> Store::find_decision(int64_t number) {
     return decision("SELECT * FROM decisions WHERE n=?", number);
+}
+
+Result<std::vector<Decision>> Store::answerable_decisions(int64_t after, int64_t max) {
+    std::vector<Decision> out;
+    MOSAIC_TRY(db_.each(
+        "SELECT * FROM decisions WHERE n>? AND state IN (0, 1) ORDER BY n LIMIT ?",
+        [&](const Row& row) { out.push_back(read_decision(row)); },
+        after,
+        max));
+    return out;
 }
 
 Result<int64_t> Store::count_pending_decisions(const Seat& seat) {

@@ -79,6 +79,7 @@ struct Decision {
     std::string verb;
     std::string args;  // the call's arguments, encoded
     DecisionState state = DecisionState::pending;
+    int64_t at = 0;  // when it was asked for
 };
 
 struct StoredTask {
@@ -177,6 +178,8 @@ class Store {
     // One of the same seat, verb and arguments that the human hasn't answered.
     [[nodiscard]] Result<std::optional<Decision>> pending_decision(const Decision& like);
     [[nodiscard]] Result<std::optional<Decision>> find_decision(int64_t number);
+    // At most `max` that are pending or allowed and lie behind `after`, in order.
+    [[nodiscard]] Result<std::vector<Decision>> answerable_decisions(int64_t after, int64_t max);
     [[nodiscard]] Result<int64_t> count_pending_decisions(const Seat& seat);
     [[nodiscard]] Result<int64_t> add_decision(const Decision& decision, int64_t at);
     [[nodiscard]] Result<void> set_decision(int64_t number, DecisionState state, int64_t at);

@@ -29,6 +29,7 @@ int run_inbox(const Context& context);
 int run_log(const Context& context);
 int run_events(const Context& context);
 int run_launches(const Context& context);
+int run_decisions(const Context& context);
 int run_decide(const Context& context);
 int run_tasks(const Context& context);
 int run_routes(const Context& context);

@@ -38,6 +38,8 @@ int run(const Context& context) {
         case Verb::launches_allow:
         case Verb::launches_revoke:
             return run_launches(context);
+        case Verb::decisions:
+            return run_decisions(context);
         case Verb::decide:
             return run_decide(context);
         case Verb::tasks:

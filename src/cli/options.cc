@@ -123,6 +123,12 @@ void add_authority_commands(CLI::App& app, Raw& raw) {
     launches.require_subcommand(1);
     add(launches, raw, Verb::launches_allow, "allow", "Sessions may launch again");
     add(launches, raw, Verb::launches_revoke, "revoke", "No session may launch until allowed");
+    add(app,
+        raw,
+        Verb::decisions,
+        "decisions",
+        "List what waits for your answer, or show one whole")
+        .add_option("DECISION", raw.options.target);
     CLI::App& decide =
         add(app, raw, Verb::decide, "decide", "Answer a decision a session asks for");
     decide

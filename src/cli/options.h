@@ -21,6 +21,7 @@ enum class Verb {
     events,
     launches_allow,
     launches_revoke,
+    decisions,
     decide,
     tasks,
     routes,
@@ -55,7 +56,7 @@ struct Options {
     std::string business;  // --business: an id, or a business file's path
 
     std::string target;  // launch, sandbox show, routes set, limits set: an instance; stop: a run
-                         // or an instance; send: a role; decide: a decision
+                         // or an instance; send: a role; decide, decisions: a decision
     std::string thread;
     std::string body;                  // send; "-" is standard input
     std::optional<Duration> wait;      // send, inbox

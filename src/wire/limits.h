@@ -12,6 +12,9 @@ constexpr size_t kLaunchLineBytesMax = size_t{64} * 1024;
 constexpr size_t kToolLineBytesMax = size_t{64} * 1024;
 // A line on bus.sock, admin.sock and the control pair, without its newline.
 constexpr size_t kFrameBytesMax = size_t{1024} * 1024;
+// A call's arguments, encoded, that travel on in another frame: to the host, or to the human who
+// decides about it. The rest is for what stands around them there.
+constexpr size_t kCallArgsBytesMax = kFrameBytesMax - 4096;
 // The line on a runner's stdin.
 constexpr size_t kCapabilityLineBytesMax = 4096;
 
@@ -29,7 +32,7 @@ constexpr size_t kDescriptorsKeptFromRunners = kDescriptorsInReserve / 8;
 
 // A message's body and a turn's reply; both fit a frame even when every byte is escaped as \u00xx.
 constexpr size_t kMessageBodyBytesMax = size_t{160} * 1024;
-static_assert(kMessageBodyBytesMax * 6 + 4096 <= kFrameBytesMax);
+static_assert(kMessageBodyBytesMax * 6 + 4096 <= kCallArgsBytesMax);
 
 // The part of a request that travels in MOSAIC_REQUEST; the whole is in MOSAIC_REQUEST_FILE.
 // One environment string may have 128 KiB (execve(2), MAX_ARG_STRLEN).
@@ -65,6 +68,8 @@ static_assert(kQueuedBytesPerSenderMax * 4 <= kQueuedBytesPerReceiverMax);
 
 // Decisions of one seat that the human hasn't answered.
 constexpr size_t kDecisionsPendingMax = 64;
+// Decisions in one reply, without the calls that they are about.
+constexpr size_t kDecisionsPerReplyMax = 200;
 
 // Tasks: made by one run in its life, and unfinished ones of the business.
 constexpr size_t kTasksPerRunMax = 512;

@@ -226,4 +226,71 @@ Result<DecisionRequestArgs> DecisionRequestArgs::from(const Value& value) {
     return finish(r, std::move(out));
 }
 
+Value DecisionsArgs::to_value() const {
+    Value out(Object{});
+    set_if(out, "id", id);
+    set_if(out, "after", after);
+    return out;
+}
+
+Result<DecisionsArgs> DecisionsArgs::from(const Value& value) {
+    Reader r(value, "args");
+    DecisionsArgs out;
+    out.id = r.string_or("id", "");
+    out.after = r.string_or("after", "");
+    return finish(r, std::move(out));
+}
+
+Value ShownDecision::to_value() const {
+    Value out(Object{{"id", id}, {"instance", instance}});
+    set_if(out, "thread", thread);
+    out.set("verb", verb);
+    out.set("state", state);
+    out.set("at", at);
+    if (args) {
+        out.set("args", *args);
+    }
+    return out;
+}
+
+Result<ShownDecision> ShownDecision::from(const Value& value, const std::string& pointer) {
+    Reader r(value, "result", pointer);
+    ShownDecision out;
+    out.id = r.string("id");
+    out.instance = r.id("instance");
+    out.thread = r.id_or("thread", "");
+    out.verb = r.string("verb");
+    out.state = r.string("state");
+    out.at = r.string("at");
+    if (const Value* args = r.any_or_none("args")) {
+        out.args = *args;
+    }
+    return finish(r, std::move(out));
+}
+
+Value DecisionsResult::to_value() const {
+    Array list;
+    for (const ShownDecision& one : decisions) {
+        list.push_back(one.to_value());
+    }
+    Value out(Object{{"decisions", std::move(list)}});
+    set_if(out, "next", next);
+    return out;
+}
+
+Result<DecisionsResult> DecisionsResult::from(const Value& value) {
+    Reader r(value, "result");
+    DecisionsResult out;
+    if (const Value* list = r.array("decisions")) {
+        for (const Value& element : *list->array()) {
+            auto one = ShownDecision::from(
+                element, r.pointer_of("decisions") + "/" + std::to_string(out.decisions.size()));
+            MOSAIC_TRY(one);
+            out.decisions.push_back(std::move(*one));
+        }
+    }
+    out.next = r.string_or("next", "");
+    return finish(r, std::move(out));
+}
+
 }  // namespace mosaic::wire

@@ -108,4 +108,40 @@ struct DecisionRequestArgs {
     [[nodiscard]] static Result<DecisionRequestArgs> from(const json::Value& value);
 };
 
+// decisions: with an id that one, whatever its state, with the whole of what it is about; without,
+// those that a human may still answer or take back, without their arguments. Reply: a
+// DecisionsResult.
+struct DecisionsArgs {
+    std::string id;
+    std::string after;  // only those behind this decision; empty: from the first
+
+    bool operator==(const DecisionsArgs&) const = default;
+    [[nodiscard]] json::Value to_value() const;
+    [[nodiscard]] static Result<DecisionsArgs> from(const json::Value& value);
+};
+
+struct ShownDecision {
+    std::string id;
+    std::string instance;
+    std::string thread;
+    std::string verb;
+    std::string state;                // pending, allowed, refused or used
+    std::string at;                   // when it was asked for, ISO 8601
+    std::optional<json::Value> args;  // the call's, whole
+
+    bool operator==(const ShownDecision&) const = default;
+    [[nodiscard]] json::Value to_value() const;
+    [[nodiscard]] static Result<ShownDecision> from(const json::Value& value,
+                                                    const std::string& pointer = "");
+};
+
+struct DecisionsResult {
+    std::vector<ShownDecision> decisions;
+    std::string next;  // the `after` of the next call when there are more; else empty
+
+    bool operator==(const DecisionsResult&) const = default;
+    [[nodiscard]] json::Value to_value() const;
+    [[nodiscard]] static Result<DecisionsResult> from(const json::Value& value);
+};
+
 }  // namespace mosaic::wire

@@ -73,8 +73,14 @@ TEST_CASE("a session that calls the human's verbs is told so and loses nothing")
     World world;
     world.start_configured();
     const auto session = world.session({"pm", ""}, kPmRun);
-    for (const char* verb :
-         {"launches.allow", "launches.revoke", "decide", "sessions", "events", "stop", "launch"}) {
+    for (const char* verb : {"launches.allow",
+                             "launches.revoke",
+                             "decide",
+                             "decisions",
+                             "sessions",
+                             "events",
+                             "stop",
+                             "launch"}) {
         CAPTURE(verb);
         const auto reply = session.ask(verb, kNothing);
         CHECK_FALSE(reply.ok);

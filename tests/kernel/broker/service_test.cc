@@ -104,6 +104,31 @@ TEST_CASE("a caller that hung up meanwhile doesn't disturb the host's answer to 
     CHECK(world.admin()->ask("sessions", kNothing).ok);
 }
 
+TEST_CASE("an allowed change that the host refuses is allowed still; one that is made is not") {
+    World world;
+    world.start();
+    auto config = acme();
+    config.roles[0].gated.emplace_back("instances.set");
+    REQUIRE(world.host->ask("config", config.to_value()).ok);
+    const auto pm = world.session({"pm", ""}, kPmRun);
+    const json::Value list = json::Object{{"instances", json::Array{"coder"}}};
+    const auto asked = pm.ask("instances.set", list);
+    CHECK(asked.error == "decision-required");
+    REQUIRE(world.admin()->ask("decide", wire::DecideArgs{asked.decision, true, ""}.to_value()).ok);
+    const auto change = [&](bool ok) {
+        const int64_t id = pm.line->post("instances.set", list, pm.cap);
+        const auto request = world.host->wait_request();
+        CHECK(request.verb == "configChange");
+        world.host->answer(ok ? wire::reply_ok(request.id, kNothing)
+                              : wire::reply_error(request.id, "config-changed", ""));
+        return pm.line->wait_reply(id);
+    };
+    CHECK(change(false).error == "config-changed");
+    CHECK(change(false).error == "config-changed");
+    CHECK(change(true).ok);
+    CHECK(pm.ask("instances.set", list).error == "decision-required");
+}
+
 TEST_CASE("a host that ends leaves the human's open requests with host-unavailable") {
     World world;
     world.start_configured();

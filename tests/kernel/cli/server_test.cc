@@ -367,6 +367,44 @@ TEST_CASE("tasks are read page by page and shown as a table or as JSON") {
     CHECK(at(none, {"tasks"}).out == "no tasks\n");
 }
 
+TEST_CASE("what waits for a decision is listed and shown whole and escaped") {
+    const Scratch scratch;
+    Server server(scratch,
+                  {ok("decisions",
+                      R"({"decisions":[{"id":"d1","instance":"pm","verb":"limits.set",)"
+                      R"("state":"pending","at":"2026-01-01"}],"next":"d1"})"),
+                   ok("decisions",
+                      R"({"decisions":[{"id":"d2","instance":"pm","thread":"t","verb":"x",)"
+                      R"("state":"allowed","at":"2026-01-02"}]})")});
+    const Finished list = at(scratch, {"decisions"});
+    CHECK(list.out ==
+          "ID  STATE    BY    VERB        ASKED\n"
+          "d1  pending  pm    limits.set  2026-01-01\n"
+          "d2  allowed  pm/t  x           2026-01-02\n"
+          "\nThe whole of one: mosaic decisions ID\n");
+    const auto requests = server.requests();
+    REQUIRE(requests.size() == 2);
+    CHECK(json::dump(requests[1].args) == R"({"after":"d1"})");
+    const std::string one = R"({"decisions":[{"id":"d1","instance":"pm","verb":"limits.set",)"
+                            R"("state":"pending","at":"2026-01-01",)"
+                            "\"args\":{\"instance\":\"a\xC2\x9B"
+                            R"(\u001b[2Jz"}}]})";
+    const Scratch other;
+    Server whole(other, {ok("decisions", one.c_str())});
+    CHECK(at(other, {"decisions", "d1"}).out ==
+          "d1 pending: pm asks for limits.set, 2026-01-01\n"
+          "{\n  \"instance\": \"a\\u009b\\u001b[2Jz\"\n}\n");
+    CHECK(json::dump(whole.requests().at(0).args) == R"({"id":"d1"})");
+    const Scratch third;
+    Server as_json(third, {ok("decisions", one.c_str())});
+    const std::string out = at(third, {"decisions", "d1", "--json"}).out;
+    CHECK(out.find("\xC2\x9B") == std::string::npos);
+    CHECK(out.find("a\\u009b\\u001b[2Jz") != std::string::npos);
+    const Scratch none;
+    Server empty(none, {ok("decisions", R"({"decisions":[]})")});
+    CHECK(at(none, {"decisions"}).out == "nothing waits for your answer\n");
+}
+
 TEST_CASE("decide and launches tell what now holds") {
     const Scratch scratch;
     Server server(scratch, {ok("decide", R"({"id":"d1","allowed":false})")});

@@ -2,6 +2,7 @@
 // new configuration.
 
 #include "bench.h"
+#include "wire/limits.h"
 
 using namespace mosaic;
 using namespace mosaic::broker;
@@ -77,6 +78,70 @@ TEST_CASE("a gated change waits for the human and passes once") {
                 .reply.ok);
     CHECK(bench.ask(pm, "instances.set", kInstances).kind == Outcome::Kind::forward);
     CHECK(bench.ask(pm, "instances.set", kInstances).reply.error == "decision-required");
+}
+
+TEST_CASE("a gated change that the host refuses may be made again") {
+    Bench bench;
+    REQUIRE(bench.host("config", with_verbs().to_value()).reply.ok);
+    auto pm = bench.claimed({"pm", ""}, kPmRun);
+    const std::string id = bench.ask(pm, "instances.set", kInstances).reply.decision;
+    const auto decide = [&](bool allow) {
+        return bench.human("decide", json::Object{{"id", id}, {"allow", allow}}).reply.ok;
+    };
+    REQUIRE(decide(true));
+    const Outcome first = bench.ask(pm, "instances.set", kInstances);
+    REQUIRE(first.kind == Outcome::Kind::forward);
+    CHECK(numbered('d', first.allowance) == id);
+    REQUIRE(bench.core.give_back(first.allowance, ++bench.now));
+    const Outcome second = bench.ask(pm, "instances.set", kInstances);
+    CHECK(second.kind == Outcome::Kind::forward);
+    CHECK(second.allowance == first.allowance);
+    // Given back it can be taken away, too.
+    REQUIRE(bench.core.give_back(second.allowance, ++bench.now));
+    CHECK(decide(false));
+    CHECK(bench.ask(pm, "instances.set", kInstances).reply.error == "not-authorized");
+    // What was never used isn't allowed by it.
+    REQUIRE(bench.core.give_back(second.allowance, ++bench.now));
+    CHECK(bench.ask(pm, "instances.set", kInstances).reply.error == "not-authorized");
+    // Free calls use nothing up.
+    CHECK(bench.ask(pm, "limits.set", limits_of("coder")).allowance == 0);
+}
+
+TEST_CASE("an allowance isn't given back beside a decision that was asked for meanwhile") {
+    Bench bench;
+    REQUIRE(bench.host("config", with_verbs().to_value()).reply.ok);
+    auto pm = bench.claimed({"pm", ""}, kPmRun);
+    const std::string id = bench.ask(pm, "instances.set", kInstances).reply.decision;
+    REQUIRE(bench.human("decide", json::Object{{"id", id}, {"allow", true}}).reply.ok);
+    const Outcome out = bench.ask(pm, "instances.set", kInstances);
+    const std::string second = bench.ask(pm, "instances.set", kInstances).reply.decision;
+    CHECK(second != id);
+    REQUIRE(bench.core.give_back(out.allowance, ++bench.now));
+    CHECK(bench.ask(pm, "instances.set", kInstances).reply.decision == second);
+}
+
+TEST_CASE("a change that wouldn't fit the frame to the host is too large, whoever asks") {
+    Bench bench;
+    REQUIRE(bench.host("config", with_verbs().to_value()).reply.ok);
+    auto pm = bench.claimed({"pm", ""}, kPmRun);
+    const auto tools = [](size_t bytes) {
+        return json::Object{
+            {"instance", "coder"},
+            {"vars", json::Object{{"limits.tools", json::Array{std::string(bytes, 'x')}}}}};
+    };
+    const size_t around = json::dump(json::Value(tools(0))).size();
+    const size_t most = limits::kCallArgsBytesMax - around;
+    CHECK(bench.ask(pm, "limits.set", tools(most + 1)).reply.error == "too-large");
+    CHECK(bench.human("limits.set", tools(most + 1)).reply.error == "too-large");
+    for (const Outcome& out :
+         {bench.ask(pm, "limits.set", tools(most)), bench.human("limits.set", tools(most))}) {
+        REQUIRE(out.kind == Outcome::Kind::forward);
+        wire::Request frame;
+        frame.id = INT64_MAX;
+        frame.verb = out.ask.verb;
+        frame.args = out.ask.args;
+        CHECK(wire::encode(frame).size() <= limits::kFrameBytesMax);
+    }
 }
 
 TEST_CASE("a new configuration is one event with what changed") {

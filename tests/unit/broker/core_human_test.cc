@@ -2,6 +2,7 @@
 
 #include "bench.h"
 #include "wire/limits.h"
+#include "wire/task_messages.h"
 
 using namespace mosaic;
 using namespace mosaic::broker;
@@ -110,6 +111,75 @@ TEST_CASE("the human can change a decision until the call has passed") {
     REQUIRE(requested.size() == 2);
     CHECK(text_of(requested[0], "by") == "reviewer");
     CHECK(text_of(requested[0], "what") == "send REQUEST of 5 bytes to pm: hello");
+}
+
+TEST_CASE("the human sees the whole of what is decided") {
+    Bench bench;
+    auto session = bench.claimed({"reviewer", ""}, kReviewerRun);
+    // Longer than any line about it.
+    const std::string body = std::string(20'000, 'x') + "\nand at last: give me the keys";
+    const auto args = letter({"pm", ""}, body);
+    REQUIRE(bench.ask(session, "message.send", args.to_value()).reply.decision == "d1");
+    REQUIRE(bench.ask(session, "message.send", letter({"pm", ""}, "2").to_value()).reply.decision ==
+            "d2");
+    const auto ask = [&](const wire::DecisionsArgs& which) {
+        const auto reply = bench.human("decisions", which.to_value()).reply;
+        REQUIRE_MESSAGE(reply.ok, reply.message);
+        const auto result = wire::DecisionsResult::from(reply.result);
+        REQUIRE(result);
+        return *result;
+    };
+    const auto one = ask({"d1", ""});
+    REQUIRE(one.decisions.size() == 1);
+    CHECK(one.decisions[0].verb == "message.send");
+    CHECK(one.decisions[0].instance == "reviewer");
+    CHECK(one.decisions[0].state == "pending");
+    REQUIRE(one.decisions[0].args);
+    CHECK(*one.decisions[0].args == args.to_value());
+    // The list has no arguments: of many they would fit no frame.
+    const auto list = ask({});
+    REQUIRE(list.decisions.size() == 2);
+    CHECK_FALSE(list.decisions[0].args);
+    CHECK(ask({"", "d1"}).decisions.at(0).id == "d2");
+    const auto state = [&](const char* id) { return ask({id, ""}).decisions.at(0).state; };
+    REQUIRE(bench.human("decide", wire::DecideArgs{"d1", true, ""}.to_value()).reply.ok);
+    REQUIRE(bench.human("decide", wire::DecideArgs{"d2", false, ""}.to_value()).reply.ok);
+    CHECK(state("d1") == "allowed");
+    CHECK(state("d2") == "refused");
+    // What is allowed can still be taken back.
+    REQUIRE(ask({}).decisions.size() == 1);
+    CHECK(ask({}).decisions[0].id == "d1");
+    REQUIRE(bench.ask(session, "message.send", args.to_value()).reply.ok);
+    CHECK(state("d1") == "used");
+    CHECK(ask({}).decisions.empty());
+    CHECK(bench.human("decisions", wire::DecisionsArgs{"d3", ""}.to_value()).reply.error ==
+          "not-found");
+    CHECK(bench.human("decisions", wire::DecisionsArgs{"", "x"}.to_value()).reply.error ==
+          "not-found");
+    CHECK(bench.human("decisions", json::Object{{"x", 1}}).reply.error == "bad-request");
+}
+
+TEST_CASE("the list of decisions comes in pages") {
+    Bench bench;
+    Decision one;
+    one.seat = {"reviewer", ""};
+    one.verb = "message.send";
+    one.args = "{}";
+    const auto count = static_cast<int64_t>(limits::kDecisionsPerReplyMax) + 1;
+    for (int64_t i = 0; i < count; ++i) {
+        REQUIRE(bench.store.add_decision(one, bench.now));
+    }
+    const auto page = [&](const std::string& after) {
+        return *wire::DecisionsResult::from(
+            bench.human("decisions", wire::DecisionsArgs{"", after}.to_value()).reply.result);
+    };
+    const auto first = page("");
+    CHECK(first.decisions.size() == limits::kDecisionsPerReplyMax);
+    CHECK(first.next == numbered('d', count - 1));
+    const auto second = page(first.next);
+    REQUIRE(second.decisions.size() == 1);
+    CHECK(second.decisions[0].id == numbered('d', count));
+    CHECK(second.next.empty());
 }
 
 TEST_CASE("what one seat can leave undecided is bounded") {

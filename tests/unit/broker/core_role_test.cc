@@ -82,8 +82,14 @@ TEST_CASE("without its claim a run sends, receives, acks and releases nothing") 
 TEST_CASE("a session that tries the human's verbs is told so, unknown verbs are unknown") {
     Bench bench;
     auto session = bench.claimed({"pm", ""}, kPmRun);
-    for (const char* verb :
-         {"launch", "stop", "launches.allow", "launches.revoke", "decide", "sessions", "events"}) {
+    for (const char* verb : {"launch",
+                             "stop",
+                             "launches.allow",
+                             "launches.revoke",
+                             "decide",
+                             "decisions",
+                             "sessions",
+                             "events"}) {
         CHECK(bench.ask(session, verb, kNothing).reply.error == "not-human");
     }
     CHECK(bench.ask(session, "bindLaunch", kNothing).reply.error == "unknown-verb");

@@ -220,6 +220,8 @@ TEST_CASE("authority decides: absent is refused, gated asks the human first") {
     CHECK(bench.update(reviewer, {"t1", wire::TaskState::done, ""}).decision == "d2");
     // A question is itself what a gate would ask.
     CHECK(bench.ask(reviewer, "decision.request", json::Object{{"question", "?"}}).reply.ok);
+    // Nobody decides about what isn't well-formed.
+    CHECK(bench.ask(reviewer, "task.list", json::Object{{"x", 1}}).reply.error == "bad-request");
     // Only who holds the role.
     auto bound = bench.bound({"coder", ""}, kCoderRun);
     CHECK(bench.ask(bound, "task.list", kNothing).reply.error == "not-authorized");

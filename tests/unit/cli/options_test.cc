@@ -197,6 +197,8 @@ TEST_CASE("a decision is answered with allow or deny and nothing else") {
     CHECK_FALSE(good({"decide", "d1", "deny"}).allow);
     CHECK(exit_code_of({"decide", "d1", "maybe"}) == 4);
     CHECK(good({"decide", "d1", "deny", "--note", "not today"}).note == "not today");
+    CHECK(good({"decisions"}).target.empty());
+    CHECK(good({"decisions", "d1"}).target == "d1");
 }
 
 TEST_CASE("tasks are filtered by role and state") {

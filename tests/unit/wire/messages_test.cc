@@ -88,6 +88,13 @@ TEST_CASE("every message of tasks and questions survives encode and decode") {
     round_trip(task);
     round_trip(TaskListResult{{task, task}, "t1"});
     round_trip(TaskListResult{{}, ""});
+    round_trip(DecisionsArgs{"d7", ""});
+    round_trip(DecisionsArgs{"", "d7"});
+    ShownDecision decision{"d7", "pm", "t", "limits.set", "pending", "2026-01-01", std::nullopt};
+    round_trip(DecisionsResult{{decision}, "d7"});
+    decision.thread.clear();
+    decision.args = json::Object{{"instance", "coder"}};
+    round_trip(DecisionsResult{{decision}, ""});
     round_trip(DecisionRequestArgs{"which?", "", {}});
     round_trip(DecisionRequestArgs{"which?", "because", {"this", "that"}});
 }

@@ -1,5 +1,6 @@
 #include "process/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -107,6 +108,10 @@ struct Temporary {
     UniqueFd file;
 };
 
+std::string temporary_prefix(const std::string& name) {
+    return "." + name + ".tmp";
+}
+
 // A name that no other process and no earlier one that died has.
 Result<Temporary> create_temporary(int parent,
                                    const std::string& name,
@@ -115,7 +120,7 @@ Result<Temporary> create_temporary(int parent,
     static std::atomic<uint32_t> counter{0};
     for (int i = 0;; ++i) {
         Temporary temporary;
-        temporary.name = "." + name + ".tmp" + std::to_string(::getpid()) + "-" +
+        temporary.name = temporary_prefix(name) + std::to_string(::getpid()) + "-" +
                          std::to_string(counter.fetch_add(1));
         auto file = create_and_write(parent, temporary.name, content, mode);
         if (file) {
@@ -362,6 +367,30 @@ Result<void> replace_file(int parent,
     return replace_as(parent, name, content, mode, std::nullopt);
 }
 
+namespace {
+
+// Temporary files of `name` whose writers died. The caller keeps every other writer out.
+void remove_temporaries(int parent, const std::string& name) {
+    const auto close = [](DIR* directory) { ::closedir(directory); };
+    UniqueFd fd(::openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const std::unique_ptr<DIR, decltype(close)> directory(
+        fd.valid() ? ::fdopendir(fd.get()) : nullptr, close);
+    if (!directory) {
+        return;
+    }
+    static_cast<void>(fd.release());
+    const std::string prefix = temporary_prefix(name);
+    while (const dirent* entry = ::readdir(directory.get())) {
+        const std::string_view one = entry->d_name;
+        if (one.starts_with(prefix) &&
+            one.find_first_not_of("0123456789-", prefix.size()) == std::string_view::npos) {
+            ::unlinkat(parent, entry->d_name, 0);
+        }
+    }
+}
+
+}  // namespace
+
 Result<bool> rewrite_file(int parent,
                           const std::string& name,
                           std::string_view before,
@@ -377,6 +406,7 @@ Result<bool> rewrite_file(int parent,
             return fail_sys(errno, "locking the directory of " + name);
         }
     }
+    remove_temporaries(parent, name);
     constexpr mode_t kNewMode = 0600;
     const UniqueFd file(open_beneath(parent, name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY, 0));
     if (!file.valid() && errno == ENOENT) {

@@ -56,10 +56,10 @@ namespace mosaic::process {
                                         std::string_view content,
                                         mode_t mode);
 
-// Gives `name` below `parent` this content in the same way, keeping its mode, owner and group, if
-// it still has the content `before`; false, and nothing is written, when it hasn't. `before` of a
-// file that doesn't exist is empty; it is made with mode 0600. Who rewrites a file of the directory
-// at the same moment is waited for. A link isn't followed (Code::unsafe).
+// Gives `name` below `parent` this content in the same way, with the mode, owner and group that it
+// has, if it still has the content `before`; false when it hasn't. `before` of one that isn't there
+// is empty; it is made with 0600. Waits for who rewrites a file of the directory meanwhile, and
+// removes what one left that was killed over it. A link isn't followed (Code::unsafe).
 [[nodiscard]] Result<bool> rewrite_file(int parent,
                                         const std::string& name,
                                         std::string_view before,

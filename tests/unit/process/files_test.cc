@@ -244,6 +244,26 @@ TEST_CASE("a file is rewritten only while it has the content that was read") {
     CHECK(names_in(scratch.path()) == std::vector<std::string>{"f", "link", "new"});
 }
 
+TEST_CASE("what a killed writer left beside a file goes with the next one") {
+    const Scratch scratch;
+    scratch.file("f", "before", 0600);
+    scratch.file(".f.tmp4711-0", "bef", 0600);
+    scratch.file(".f.tmp4711-1", "", 0600);
+    // None of its making.
+    const std::vector<std::string> others = {
+        ".f.tmp-old", ".f.tmp4711-0~", ".g.tmp4711-0", "f.tmp1-0"};
+    for (const std::string& other : others) {
+        scratch.file(other.c_str(), "", 0600);
+    }
+    CHECK_FALSE(*process::rewrite_file(scratch.fd(), "f", "another", "after"));
+    std::vector<std::string> left = others;
+    left.emplace_back("f");
+    std::sort(left.begin(), left.end());
+    CHECK(names_in(scratch.path()) == left);
+    CHECK(*process::rewrite_file(scratch.fd(), "f", "before", "after"));
+    CHECK(names_in(scratch.path()) == left);
+}
+
 TEST_CASE("a rewritten file stays its owner's") {
     if (::geteuid() != 0) {
         return;  // nobody else can give files away

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace mosaic::cli {
 namespace {
 
@@ -56,6 +58,13 @@ Result<std::string> service_unit(const ServiceUnit& unit) {
     }
     if (has_control_characters(unit.config)) {
         return fail(Code::invalid, "the system file's path has a control character");
+    }
+    for (const std::string* text : {&unit.path, &unit.config}) {
+        if (valid_utf8_prefix(*text) != text->size()) {
+            return fail(Code::invalid,
+                        (text == &unit.path ? "PATH" : "the system file's path") +
+                            std::string(" is no UTF-8; systemd would leave it out"));
+        }
     }
     std::string programs;
     for (const PinnedProgram& program : unit.programs) {

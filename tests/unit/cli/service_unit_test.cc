@@ -68,6 +68,13 @@ TEST_CASE("what systemd would read in another way is quoted or refused") {
     CHECK(has_line(service_unit(unit).value(), "Environment=\"PATH=/a b:/c%%d:/e\\\"f:/g\\\\h\""));
     unit.path = "/a\nExecStartPre=/bin/evil";
     CHECK_FALSE(service_unit(unit).has_value());
+    unit.path = "/a\xC3\xA9:/b";
+    CHECK(service_unit(unit).has_value());
+    unit.path = "/a\xE9:/b";
+    CHECK_FALSE(service_unit(unit).has_value());
+    unit = plain();
+    unit.config = "/srv/a\xE9.json";
+    CHECK_FALSE(service_unit(unit).has_value());
     for (const char* path : {"/opt/a b", "/opt/%h/a", "/opt/a;b", "relative/a", "/opt/\xC3\xA9"}) {
         CAPTURE(path);
         CHECK_FALSE(is_plain_path(path));

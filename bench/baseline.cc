@@ -20,6 +20,8 @@
 #include "process/files.h"
 #include "process/pidfd.h"
 #include "process/proc.h"
+#include "sandbox/binds.h"
+#include "sandbox/seccomp.h"
 #include "wire/limits.h"
 #include "wire/messages.h"
 
@@ -33,6 +35,46 @@ constexpr Duration kEndTakes = seconds(30);
 constexpr uint64_t kFileBytesMax = uint64_t{16} * 1024 * 1024;
 constexpr const char* kSetpriv = "/usr/bin/setpriv";
 constexpr const char* kStagePath = "/run/mosaic";
+
+// The arguments that switch a level on, as they stand in the product's; "*" is any word.
+const std::vector<std::vector<std::string>>& words_of(Level level) {
+    static const std::array<std::vector<std::vector<std::string>>, kLevels> kWords = {{
+        {{"--seccomp", "*"}},
+        {},
+        {{"--remount-ro", "/dev"}},
+        {{"--size", "*", "--perms", "*", "--tmpfs", "/dev/shm"}},
+        {{"--disable-userns"}},
+        {{"--cap-drop", "ALL"}},
+        {{"--remount-ro", "/"}},
+        {{"--unshare-ipc"}, {"--unshare-uts"}, {"--unshare-cgroup"}},
+    }};
+    return kWords[static_cast<size_t>(level)];
+}
+
+bool stands_at(const std::vector<std::string>& argv,
+               size_t at,
+               const std::vector<std::string>& words) {
+    return at + words.size() <= argv.size() &&
+           std::equal(words.begin(),
+                      words.end(),
+                      argv.begin() + static_cast<std::ptrdiff_t>(at),
+                      [](const std::string& word, const std::string& there) {
+                          return word == "*" || word == there;
+                      });
+}
+
+std::vector<std::string> without_words(const std::vector<std::string>& argv,
+                                       const std::vector<std::string>& words) {
+    std::vector<std::string> out;
+    for (size_t i = 0; i < argv.size(); ++i) {
+        if (stands_at(argv, i, words)) {
+            i += words.size() - 1;
+        } else {
+            out.push_back(argv[i]);
+        }
+    }
+    return out;
+}
 
 std::string replace_all(std::string text, const std::string& from, const std::string& to) {
     for (size_t at = text.find(from); at != std::string::npos;
@@ -68,8 +110,6 @@ Result<std::vector<std::string>> plain_argv(const std::vector<std::string>& argv
         if (argv[i] == "--seccomp" && i + 1 < argv.size()) {
             seccomp = true;
             ++i;
-        } else if (argv[i] == "--args" && i + 1 < argv.size()) {
-            ++i;  // the product's gate
         } else if (argv[i] == "--ro-bind" && i + 2 < argv.size() && argv[i + 2] == kStagePath) {
             MOSAIC_TRY_ASSIGN(const std::vector<std::string> files, files_below(argv[i + 1]));
             for (const std::string& file : files) {
@@ -147,10 +187,19 @@ Result<Template> read_template(const Scratch& scratch) {
     Template out;
     out.run = session.run;
     out.run_dir = session.run_dir;
-    out.argv = process::read_cmdline(session.outer);
+    // The product's gate is the host's to open.
+    out.argv = without_words(process::read_cmdline(session.outer), {"--args", "*"});
     const std::string environ = "/proc/" + std::to_string(session.outer) + "/environ";
     MOSAIC_TRY_ASSIGN(const std::string variables, process::read_file(environ, kFileBytesMax));
     out.env = process::parse_cmdline(variables);
+    return out;
+}
+
+std::vector<std::string> argv_without(const std::vector<std::string>& argv, Level level) {
+    std::vector<std::string> out = argv;
+    for (const std::vector<std::string>& words : words_of(level)) {
+        out = without_words(out, words);
+    }
     return out;
 }
 
@@ -176,6 +225,9 @@ Result<Baseline> Baseline::make(const Scratch& scratch,
     if (!out.workspace_fd_.valid() || !out.null_.valid() || !out.log_.valid()) {
         return fail_sys(errno, "the baselines' workspace " + out.workspace_ + " or log");
     }
+    MOSAIC_TRY_ASSIGN(const std::string program,
+                      sandbox::seccomp_program(sandbox::session_filter(false)));
+    MOSAIC_TRY_ASSIGN(out.seccomp_, sandbox::program_file(program));
     MOSAIC_TRY(make_directories(plain + "/bus-host"));
     MOSAIC_TRY(out.listen(plain + "/bus-host/bus.sock"));
     for (int i = 0; i < count_max; ++i) {
@@ -208,11 +260,28 @@ Result<void> Baseline::add_slot(const Scratch& scratch, const Template& model, i
     MOSAIC_TRY(copy_run(model.run_dir, slot.run_dir, renamed));
     MOSAIC_TRY_ASSIGN(slot.argv, plain_argv(model.argv, without_seccomp_));
     std::transform(slot.argv.begin(), slot.argv.end(), slot.argv.begin(), renamed);
+    std::transform(model.argv.begin(), model.argv.end(), std::back_inserter(slot.whole), renamed);
     slots_.push_back(std::move(slot));
     return {};
 }
 
-Result<void> Baseline::start(Slot& slot, Plain kind) {
+process::SpawnSpec Baseline::spec_of(const Slot& slot, Plain kind) const {
+    process::SpawnSpec spec;
+    spec.descriptors = {{log_.get(), 1}, {log_.get(), 2}};
+    if (kind == Plain::bwrap) {
+        spec.argv = slot.argv;
+        spec.path = slot.argv.front();
+        spec.descriptors.emplace_back(null_.get(), sandbox::kStatusFd);
+        spec.descriptors.emplace_back(workspace_fd_.get(), sandbox::kWorkspaceFd);
+    } else {
+        spec.path = runner_;
+        spec.argv = {runner_, slot.run_dir};
+        spec.directory = slot.run_dir;
+    }
+    return spec;
+}
+
+Result<void> Baseline::start(Slot& slot, process::SpawnSpec spec) {
     int ends[2] = {-1, -1};
     if (::pipe2(ends, O_CLOEXEC) != 0) {
         return fail_sys(errno, "pipe");
@@ -226,22 +295,8 @@ Result<void> Baseline::start(Slot& slot, Plain kind) {
     if (::write(slot.input.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
         return fail_sys(errno, "the capability's pipe");
     }
-    process::SpawnSpec spec;
     spec.env = env_;
-    if (kind == Plain::bwrap) {
-        spec.argv = slot.argv;
-        spec.path = slot.argv.front();
-        spec.descriptors = {{read_end.get(), 0},
-                            {log_.get(), 1},
-                            {log_.get(), 2},
-                            {null_.get(), 3},
-                            {workspace_fd_.get(), 4}};
-    } else {
-        spec.path = runner_;
-        spec.argv = {runner_, slot.run_dir};
-        spec.directory = slot.run_dir;
-        spec.descriptors = {{read_end.get(), 0}, {log_.get(), 1}, {log_.get(), 2}};
-    }
+    spec.descriptors.emplace_back(read_end.get(), 0);
     slot.claimed = false;
     slot.begin = monotonic_now();
     MOSAIC_TRY_ASSIGN(process::Spawned child, process::spawn(spec));
@@ -257,7 +312,8 @@ Result<Group> Baseline::launch(Plain kind, int count, int in_flight) {
     while (fine && static_cast<int>(out.samples.size()) < count) {
         const int claimed = static_cast<int>(out.samples.size());
         if (started < count && started - claimed < in_flight) {
-            fine = start(slots_[static_cast<size_t>(started)], kind);
+            Slot& slot = slots_[static_cast<size_t>(started)];
+            fine = start(slot, spec_of(slot, kind));
             started += fine ? 1 : 0;
         } else {
             fine = take(started, out);
@@ -266,6 +322,34 @@ Result<Group> Baseline::launch(Plain kind, int count, int in_flight) {
     if (!out.samples.empty()) {
         const Instant end = monotonic_now();
         out.elapsed_us = to_us(end - begin);
+    }
+    auto ended = end_all(started);
+    MOSAIC_TRY(std::move(fine));
+    MOSAIC_TRY(std::move(ended));
+    return out;
+}
+
+Result<Group> Baseline::launch_without(const std::vector<Level>& levels) {
+    Slot& slot = slots_.front();
+    const auto is_on = [&](Level level) {
+        return std::find(levels.begin(), levels.end(), level) == levels.end();
+    };
+    process::SpawnSpec spec = spec_of(slot, Plain::bwrap);
+    spec.argv = slot.whole;
+    for (const Level level : levels) {
+        spec.argv = argv_without(spec.argv, level);
+    }
+    spec.new_keyring = is_on(Level::keyring);
+    UniqueFd program;
+    if (is_on(Level::seccomp)) {
+        MOSAIC_TRY_ASSIGN(program, sandbox::open_program(seccomp_.get()));
+        spec.descriptors.emplace_back(program.get(), sandbox::kSeccompFd);
+    }
+    Group out;
+    Result<void> fine = start(slot, std::move(spec));
+    const int started = fine ? 1 : 0;
+    while (fine && out.samples.empty()) {
+        fine = take(started, out);
     }
     auto ended = end_all(started);
     MOSAIC_TRY(std::move(fine));

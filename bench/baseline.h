@@ -20,6 +20,23 @@ enum class Plain {
     bare,   // the runner alone, without a sandbox
 };
 
+// What protects a session and costs its launch something before the runner begins.
+enum class Level {
+    seccomp,         // the filter of system calls
+    keyring,         // an empty session keyring
+    read_only_dev,   // /dev is mounted read-only last
+    shared_memory,   // a /dev/shm of its own, bounded
+    userns_closed,   // no user namespaces inside
+    capabilities,    // all dropped
+    read_only_root,  // "/" is mounted read-only last
+    namespaces,      // IPC, UTS and cgroup; the user, PID and mount namespaces are the sandbox
+};
+constexpr size_t kLevels = static_cast<size_t>(Level::namespaces) + 1;
+
+// bwrap's arguments without those that switch `level` on. Pure.
+[[nodiscard]] std::vector<std::string> argv_without(const std::vector<std::string>& argv,
+                                                    Level level);
+
 // How a launch of the product looks from outside, taken from one that runs.
 struct Template {
     std::string run;
@@ -51,13 +68,18 @@ class Baseline {
     // `count` at most count_max. The sessions are dead and reaped when it returns.
     [[nodiscard]] Result<Group> launch(Plain kind, int count, int in_flight);
 
+    // One launch with the product's own arguments, seccomp program included, but for the levels
+    // that are left out.
+    [[nodiscard]] Result<Group> launch_without(const std::vector<Level>& levels);
+
     [[nodiscard]] bool without_seccomp() const { return without_seccomp_; }
 
   private:
     struct Slot {
         std::string run;
         std::string run_dir;
-        std::vector<std::string> argv;  // of bwrap
+        std::vector<std::string> argv;   // of B's bwrap
+        std::vector<std::string> whole;  // of the product's
         std::optional<process::Spawned> child;
         UniqueFd input;  // our end of its stdin
         Instant begin;
@@ -72,7 +94,8 @@ class Baseline {
     Baseline(Waiter& waiter, const Template& model, std::string runner);
     [[nodiscard]] Result<void> listen(const std::string& path);
     [[nodiscard]] Result<void> add_slot(const Scratch& scratch, const Template& model, int index);
-    [[nodiscard]] Result<void> start(Slot& slot, Plain kind);
+    [[nodiscard]] process::SpawnSpec spec_of(const Slot& slot, Plain kind) const;
+    [[nodiscard]] Result<void> start(Slot& slot, process::SpawnSpec spec);
     // Waits for whatever comes next; takes at most one claim of each connection.
     [[nodiscard]] Result<void> take(int started, Group& out);
     [[nodiscard]] Result<void> accept_all();
@@ -84,6 +107,7 @@ class Baseline {
     std::vector<std::string> env_;
     std::string workspace_;
     bool without_seccomp_ = false;
+    UniqueFd seccomp_;  // the program's file
     UniqueFd workspace_fd_;
     UniqueFd log_;
     UniqueFd null_;

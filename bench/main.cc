@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "bench/launch_bench.h"
+#include "bench/levels_bench.h"
 #include "bench/machine.h"
 #include "bench/memory_bench.h"
 #include "bench/options.h"
@@ -95,6 +96,15 @@ int run(int argc, char** argv) {
         ->capture_default_str();
     launch->add_option("--seed", options.seed, "of the shuffle; 0: a new one");
     add_common(*launch, options);
+    CLI::App* levels = app.add_subcommand("levels", "what each level of protection costs a launch");
+    levels->add_option("--launches", options.launches, "of each mode")
+        ->check(CLI::Range(1, 100'000))
+        ->capture_default_str();
+    levels->add_option("--rounds", options.rounds, "blocks to divide the measurements into")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    levels->add_option("--seed", options.seed, "of the shuffle; 0: a new one");
+    add_common(*levels, options);
     CLI::App* memory = app.add_subcommand("memory", "what an idle session costs");
     memory->add_option("--live", options.live, "idle sessions")
         ->required()
@@ -126,6 +136,9 @@ int run(int argc, char** argv) {
     } else if (launch->parsed()) {
         options.rounds = std::min(options.rounds, options.launches);
         done = bench_launch(options, *waiter);
+    } else if (levels->parsed()) {
+        options.rounds = std::min(options.rounds, options.launches);
+        done = bench_levels(options, *waiter);
     } else {
         options.rounds = memory_rounds;
         done = bench_memory(options, *waiter);

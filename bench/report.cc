@@ -88,15 +88,6 @@ T most(const std::vector<T>& values) {
     return values.empty() ? T{} : *std::max_element(values.begin(), values.end());
 }
 
-void print_machine(const json::Value& machine) {
-    for (const json::Member& member : *machine.object()) {
-        const std::string* text = member.second.string();
-        std::printf("%-11s %s\n",
-                    member.first.c_str(),
-                    text != nullptr ? text->c_str() : json::dump(member.second).c_str());
-    }
-}
-
 void print_modes(const LaunchReport& report) {
     std::printf("\n%-31s %5s %8s %8s %8s %8s %7s %7s %7s\n",
                 "launch to claim, ms",
@@ -264,6 +255,15 @@ void print_memory_json(const MemoryReport& report) {
 }
 
 }  // namespace
+
+void print_machine(const json::Value& machine) {
+    for (const json::Member& member : *machine.object()) {
+        const std::string* text = member.second.string();
+        std::printf("%-11s %s\n",
+                    member.first.c_str(),
+                    text != nullptr ? text->c_str() : json::dump(member.second).c_str());
+    }
+}
 
 std::string ms_text(int64_t us) {
     std::array<char, 32> text{};

@@ -64,6 +64,9 @@ struct MemoryReport {
 
 void print_memory_report(const MemoryReport& report);
 
+// The machine's facts, a line each.
+void print_machine(const json::Value& machine);
+
 // Milliseconds with as many decimals as they are worth.
 [[nodiscard]] std::string ms_text(int64_t us);
 

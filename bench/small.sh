@@ -27,6 +27,8 @@ holds "$report" '"kernel":' '"bwrap":"bubblewrap' '"product":{"n":3,' '"bwrap":{
     '"claimed":{"n":3,' '"p50ToB":'
 report=$("$bench" launch --launches 2) || exit
 holds "$report" 'product, as the caller sees it' 'B: bwrap alone' 'persisted' 'noise: over 2 blocks'
+report=$("$bench" levels --launches 2 --json) || exit
+holds "$report" '"everything":{"n":2,' '"seccomp":{"n":2,' '"hardening":{"n":2,'
 report=$("$bench" memory --live 2 --rounds 1 --json) || exit
 holds "$report" '"availableDrop":' '"hostResident":'
 

@@ -131,10 +131,7 @@ void add_authority_commands(CLI::App& app, Raw& raw) {
         .add_option("DECISION", raw.options.target);
     CLI::App& decide =
         add(app, raw, Verb::decide, "decide", "Answer a decision a session asks for");
-    decide
-        .add_option("DECISION",
-                    raw.options.target,
-                    "Its id, as decision.requested in `mosaic events` has it")
+    decide.add_option("DECISION", raw.options.target, "Its id, as `mosaic decisions` lists it")
         ->required();
     decide.add_option("ANSWER", raw.answer, "allow or deny")
         ->required()

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -65,7 +66,7 @@ void DiskWatch::on_timer(const std::vector<std::string>& live) {
     process::SpawnSpec spec;
     spec.path = "/proc/self/exe";
     spec.argv = {"mosaic-host", kEnough, std::to_string(limits_.run_disk_bytes)};
-    for (const std::string& run : live) {
+    for (const std::string& run : in_turn(live, looks_++)) {
         spec.argv.emplace_back(kMeasureRun);
         spec.argv.push_back(run);
     }
@@ -111,6 +112,14 @@ void DiskWatch::stop() {
     if (job_ != 0) {
         children_.end(job_);
     }
+}
+
+std::vector<std::string> in_turn(std::vector<std::string> live, uint64_t look) {
+    if (!live.empty()) {
+        const auto first = static_cast<std::ptrdiff_t>(look % live.size());
+        std::rotate(live.begin(), live.begin() + first, live.end());
+    }
+    return live;
 }
 
 std::vector<DiskLine> parse_disk_lines(const std::string& output) {

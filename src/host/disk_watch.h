@@ -51,8 +51,13 @@ class DiskWatch {
     bool armed_ = false;  // or a look is under way, which arms again
     bool stopped_ = false;
     uint64_t job_ = 0;
+    uint64_t looks_ = 0;
     std::deque<OverDisk> over_;
 };
+
+// The order of a look: each begins with another run. A look has a time limit, and one session's
+// tree may be made to use it up; the others' turn comes first in the looks that follow. Pure.
+[[nodiscard]] std::vector<std::string> in_turn(std::vector<std::string> live, uint64_t look);
 
 // What the child says of one run, a line each: "<run> <bytes> <directories that it couldn't read>".
 struct DiskLine {

@@ -23,6 +23,14 @@ TEST_CASE("a measuring child's lines are read and anything else is passed over")
     CHECK(lines[1].unread == 3);
 }
 
+TEST_CASE("each look begins with another run") {
+    using Runs = std::vector<std::string>;
+    CHECK(host::in_turn({"a", "b", "c"}, 0) == Runs{"a", "b", "c"});
+    CHECK(host::in_turn({"a", "b", "c"}, 1) == Runs{"b", "c", "a"});
+    CHECK(host::in_turn({"a", "b", "c"}, 5) == Runs{"c", "a", "b"});
+    CHECK(host::in_turn({}, 5).empty());
+}
+
 TEST_CASE("no timer runs without a live session") {
     host::Loop loop;
     host::Children children(loop);

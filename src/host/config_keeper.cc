@@ -9,6 +9,7 @@
 #include "config/change.h"
 #include "config/fields.h"
 #include "host/routes.h"
+#include "host/stage.h"
 #include "process/files.h"
 #include "wire/codes.h"
 #include "wire/limits.h"
@@ -17,7 +18,14 @@ namespace mosaic::host {
 namespace {
 
 constexpr Duration kWriteTakes = seconds(10);
+constexpr Duration kLayTakes = seconds(60);
 constexpr int kChanged = exit_code::kRefused;  // the child's exit code: another content
+// The child's descriptors.
+constexpr int kDirectoryFd = 3;
+constexpr int kBeforeFd = 4;
+constexpr int kAfterFd = 5;
+constexpr int kStageFd = 6;
+constexpr int kTreesFd = 7;
 constexpr size_t kNewsBytesMax = size_t{64} * 1024;
 
 struct Problem {
@@ -37,6 +45,7 @@ struct Draft {
     bool system = false;
     std::string before;
     std::string after;
+    std::vector<StagedTree> trees;  // that the new settings need and aren't laid yet
 };
 
 Result<std::string> apply(const Settings& settings, const wire::ConfigChangeArgs& change) {
@@ -80,8 +89,9 @@ bool same_document(const std::string& a, const std::string& b) {
     return one && other && *one == *other;
 }
 
-// The settings as the draft makes them; what a launch needs of them is there.
-Result<Settings> settings_of(const Settings& now, const Draft& draft, const DataRoot& root) {
+// The settings as the draft makes them; what a launch needs of them is there, but for the draft's
+// trees.
+Result<Settings> settings_of(const Settings& now, Draft& draft, const DataRoot& root) {
     MOSAIC_TRY_ASSIGN(Settings out, copy_settings(now));
     if (!draft.system) {
         MOSAIC_TRY_ASSIGN(out.business, config::parse_business(draft.after, draft.file));
@@ -91,7 +101,7 @@ Result<Settings> settings_of(const Settings& now, const Draft& draft, const Data
     MOSAIC_TRY_ASSIGN(out.system, config::parse_system(draft.after, draft.file, now.env));
     out.system_text = draft.after;
     load_modules(out);
-    MOSAIC_TRY(stage_modules(out, root));
+    MOSAIC_TRY_ASSIGN(draft.trees, plan_stages(out, root));
     resolve_places(out, root);
     return out;
 }
@@ -145,8 +155,17 @@ Result<std::string> real_file(const std::string& path) {
     return real;
 }
 
-Result<std::string> read_memory(int fd) {
-    return process::read_file("/proc/self/fd/" + std::to_string(fd), config::kFileBytesMax);
+Result<std::string> read_memory(int fd, uint64_t bytes_max) {
+    return process::read_file("/proc/self/fd/" + std::to_string(fd), bytes_max);
+}
+
+Result<void> lay_given_trees() {
+    MOSAIC_TRY_ASSIGN(const std::string bytes, read_memory(kTreesFd, UINT64_MAX));
+    MOSAIC_TRY_ASSIGN(const std::vector<StagedTree> trees, decode_trees(bytes));
+    for (const StagedTree& tree : trees) {
+        MOSAIC_TRY(lay_tree(kStageFd, tree));
+    }
+    return {};
 }
 
 // To the host's end of the pipe; what doesn't get there is only a reason less.
@@ -180,6 +199,12 @@ wire::ConfigNews news_of(const std::string& by, const std::optional<wire::Config
 
 }  // namespace
 
+struct ConfigKeeper::ChildWork {
+    std::string before;
+    std::string after;
+    std::vector<StagedTree> trees;
+};
+
 ConfigKeeper::ConfigKeeper(Settings& settings, const DataRoot& root, Children& children)
     : settings_(settings), root_(root), children_(children) {}
 
@@ -203,7 +228,7 @@ void ConfigKeeper::next() {
         } else if (task.change) {
             begin_change(std::move(task));
         } else {
-            do_reload(task);
+            begin_reload(std::move(task));
         }
     }
 }
@@ -212,7 +237,7 @@ void ConfigKeeper::begin_change(Task task) {
     const auto refuse_with = [&](const Problem& problem) {
         refuse(task, problem.code, problem.reason);
     };
-    const auto draft = draft_of(settings_, *task.change);
+    auto draft = draft_of(settings_, *task.change);
     if (!draft) {
         return refuse_with(problem_of(draft.error()));
     }
@@ -229,33 +254,58 @@ void ConfigKeeper::begin_change(Task task) {
     if (const auto bad = first_bad_change(settings_, *next, touched_route(*task.change))) {
         return refuse(task, to_string(bad->code), bad->reason);
     }
-    const auto file = real_file(draft->file);
-    auto before = memory_file(draft->before);
-    auto after = memory_file(draft->after);
-    const size_t slash = file ? file->rfind('/') : 0;
-    auto directory = file ? process::open_directory(file->substr(0, std::max<size_t>(slash, 1)))
-                          : tl::unexpected<Error>(file.error());
-    for (const auto* part : {&before, &after, &directory}) {
-        if (!*part) {
-            return refuse(task, to_string(BusError::storage_unavailable), part->error().text);
-        }
-    }
     auto writing = std::make_unique<Writing>();
     writing->result.changed = true;
     writing->result.warnings = newly_refused(settings_, *next);
     writing->settings = std::move(*next);
     writing->file = draft->file;
     writing->task = std::move(task);
+    write(std::move(writing),
+          {.before = std::move(draft->before),
+           .after = std::move(draft->after),
+           .trees = std::move(draft->trees)});
+}
+
+// Starts the child; settle() goes on when it has ended.
+void ConfigKeeper::write(std::unique_ptr<Writing> writing, ChildWork work) {
     process::SpawnSpec spec;
-    spec.path = "/proc/self/exe";
-    spec.argv = {"mosaic-host", kWriteConfig, file->substr(slash + 1)};
-    spec.env = {"LANG=C.UTF-8"};
-    spec.descriptors = {{directory->get(), 3}, {before->get(), 4}, {after->get(), 5}};
     std::vector<UniqueFd> keep;
-    keep.push_back(std::move(*directory));
-    keep.push_back(std::move(*before));
-    keep.push_back(std::move(*after));
-    writing->job = children_.run(std::move(spec), std::move(keep), kWriteTakes);
+    const auto prepared = [&]() -> Result<void> {
+        const auto give = [&](int number, UniqueFd fd) {
+            spec.descriptors.emplace_back(fd.get(), number);
+            keep.push_back(std::move(fd));
+        };
+        spec.path = "/proc/self/exe";
+        spec.argv = {"mosaic-host"};
+        spec.env = {"LANG=C.UTF-8"};
+        if (!work.trees.empty()) {
+            MOSAIC_TRY_ASSIGN(UniqueFd trees, memory_file(encode_trees(work.trees)));
+            spec.argv.emplace_back(kLayStages);
+            spec.descriptors.emplace_back(root_.stage.get(), kStageFd);
+            give(kTreesFd, std::move(trees));
+        }
+        if (writing->file.empty()) {
+            return {};
+        }
+        MOSAIC_TRY_ASSIGN(const std::string file, real_file(writing->file));
+        MOSAIC_TRY_ASSIGN(UniqueFd before, memory_file(work.before));
+        MOSAIC_TRY_ASSIGN(UniqueFd after, memory_file(work.after));
+        const size_t slash = file.rfind('/');
+        MOSAIC_TRY_ASSIGN(UniqueFd directory,
+                          process::open_directory(file.substr(0, std::max<size_t>(slash, 1))));
+        spec.argv.emplace_back(kWriteConfig);
+        spec.argv.push_back(file.substr(slash + 1));
+        give(kDirectoryFd, std::move(directory));
+        give(kBeforeFd, std::move(before));
+        give(kAfterFd, std::move(after));
+        return {};
+    }();
+    if (!prepared) {
+        return refuse(
+            writing->task, to_string(BusError::storage_unavailable), prepared.error().text);
+    }
+    const Duration takes = work.trees.empty() ? kWriteTakes : kLayTakes;
+    writing->job = children_.run(std::move(spec), std::move(keep), takes);
     writing_ = std::move(writing);
 }
 
@@ -276,18 +326,19 @@ bool ConfigKeeper::settle(const ChildResult& result) {
                    "ask again");
     } else {
         const std::string why = !result.started         ? errno_text(result.sys)
-                                : result.timed_out      ? "it took longer than 10 s"
+                                : result.timed_out      ? "it took too long"
                                 : result.output.empty() ? "its child ended badly"
                                                         : result.output;
         refuse(done->task,
                to_string(BusError::storage_unavailable),
-               done->file + " can't be written: " + why);
+               (done->file.empty() ? "the trees of the modules" : done->file) +
+                   " can't be written: " + why);
     }
     next();
     return true;
 }
 
-void ConfigKeeper::do_reload(const Task& task) {
+void ConfigKeeper::begin_reload(Task task) {
     auto fresh = read_settings(settings_.source, &settings_);
     if (!fresh) {
         return refuse(task, to_string(BusError::config_invalid), fresh.error().text);
@@ -298,8 +349,9 @@ void ConfigKeeper::do_reload(const Task& task) {
                       fresh->business.file + ": /id: expected \"" + settings_.business.id +
                           "\", whose host this is, found \"" + fresh->business.id + "\"");
     }
-    if (const auto staged = stage_modules(*fresh, root_); !staged) {
-        return refuse(task, to_string(BusError::storage_unavailable), staged.error().text);
+    auto trees = plan_stages(*fresh, root_);
+    if (!trees) {
+        return refuse(task, to_string(BusError::storage_unavailable), trees.error().text);
     }
     resolve_places(*fresh, root_);
     wire::ConfigChangeResult result;
@@ -318,8 +370,15 @@ void ConfigKeeper::do_reload(const Task& task) {
     if (data_root(*fresh) != data_root(settings_)) {
         result.warnings.emplace_back("dataRoot is another; it counts from the next start on");
     }
-    settings_ = std::move(*fresh);
-    accept(task, std::move(result), true);
+    if (trees->empty()) {
+        settings_ = std::move(*fresh);
+        return accept(task, std::move(result), true);
+    }
+    auto writing = std::make_unique<Writing>();
+    writing->task = std::move(task);
+    writing->settings = std::move(*fresh);
+    writing->result = std::move(result);
+    write(std::move(writing), {.before = "", .after = "", .trees = std::move(*trees)});
 }
 
 void ConfigKeeper::refuse(const Task& task, std::string_view code, std::string reason) {
@@ -358,13 +417,22 @@ void ConfigKeeper::give_up() {
     next();
 }
 
-int write_config(const std::string& name) {
-    const auto before = read_memory(4);
-    const auto after = read_memory(5);
+int write_config(bool lay_stages, const std::string& name) {
+    if (lay_stages) {
+        const auto laid = lay_given_trees();
+        if (!laid) {
+            return tell(laid.error().text);
+        }
+    }
+    if (name.empty()) {
+        return exit_code::kFine;
+    }
+    const auto before = read_memory(kBeforeFd, config::kFileBytesMax);
+    const auto after = read_memory(kAfterFd, config::kFileBytesMax);
     if (!before || !after) {
         return tell((before ? after : before).error().text);
     }
-    const auto written = process::rewrite_file(3, name, *before, *after);
+    const auto written = process::rewrite_file(kDirectoryFd, name, *before, *after);
     if (!written) {
         return tell(written.error().text);
     }

@@ -16,8 +16,9 @@ namespace mosaic::host {
 
 // The configuration of a running host: changes that somebody asks for, and reading the files anew.
 // One after the other, each whole or not at all: the new settings are made and checked beside the
-// living ones, a child writes the changed file (an fsync would hold the loop up), and only then the
-// new ones take the place of the old. The host tells the broker of what take_outcome() gives.
+// living ones, a child lays the trees of modules that are new and writes the changed file (an fsync
+// would hold the loop up), and only then the new ones take the place of the old. The host tells the
+// broker of what take_outcome() gives.
 class ConfigKeeper {
   public:
     // All outlive this. `settings` is replaced by assignment, so that references to it stay good.
@@ -45,6 +46,7 @@ class ConfigKeeper {
 
     // The host stops: what hasn't begun is answered host-stopping.
     void give_up();
+
     // No change is under way or to be told of.
     [[nodiscard]] bool quiet() const { return writing_ == nullptr && outcomes_.empty(); }
 
@@ -58,18 +60,20 @@ class ConfigKeeper {
         std::optional<wire::ConfigChangeArgs> change;  // nothing: read the files
     };
 
-    // A change that was found good, while its file is written.
+    // What was found good, while its trees and its file are written.
     struct Writing {
         Task task;
         uint64_t job = 0;
-        std::string file;
+        std::string file;  // empty: trees alone
         Settings settings;
         wire::ConfigChangeResult result;
     };
+    struct ChildWork;
 
     void next();
     void begin_change(Task task);
-    void do_reload(const Task& task);
+    void begin_reload(Task task);
+    void write(std::unique_ptr<Writing> writing, ChildWork work);
     void refuse(const Task& task, std::string_view code, std::string reason);
     void accept(const Task& task, wire::ConfigChangeResult result, bool replaced);
 
@@ -82,9 +86,11 @@ class ConfigKeeper {
     bool stopping_ = false;
 };
 
-// What the child does, mosaic-host --write-config NAME: descriptors 3 the directory, 4 the content
-// that the file has, 5 the one that it gets. The exit code of the program.
+// What the child does, the exit code of the program. First mosaic-host --lay-stages, if it is
+// given: descriptors 6 the directory of the staged trees, 7 those to lay. Then --write-config NAME,
+// if it is: 3 the directory, 4 the content that the file has, 5 the one that it gets.
+constexpr const char* kLayStages = "--lay-stages";
 constexpr const char* kWriteConfig = "--write-config";
-[[nodiscard]] int write_config(const std::string& name);
+[[nodiscard]] int write_config(bool lay_stages, const std::string& name);
 
 }  // namespace mosaic::host

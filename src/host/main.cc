@@ -31,6 +31,7 @@ struct Arguments {
     std::string user;
     bool pm = false;
     std::string write_config;
+    bool lay_stages = false;
     // Of our own children, who find the runs' directory at descriptor 3.
     std::vector<std::string> remove_runs;
     std::vector<std::string> trim_runs;
@@ -139,6 +140,7 @@ int main_with(int argc, char** argv) {
     app.add_option("--user", arguments.user, "Started as root: the user that sessions run as");
     app.add_flag("--pm", arguments.pm, "Launch the role that launches others");
     app.add_option(kWriteConfig, arguments.write_config)->group("");
+    app.add_flag(kLayStages, arguments.lay_stages)->group("");
     app.add_option(kRemoveRun, arguments.remove_runs)->group("");
     app.add_option(kTrimRun, arguments.trim_runs)->group("");
     app.add_option(kMeasureRun, arguments.measure_runs)->group("");
@@ -153,8 +155,8 @@ int main_with(int argc, char** argv) {
         log_line(std::string(error.what()) + "; see mosaic-host --help");
         return exit_code::kUsage;
     }
-    if (!arguments.write_config.empty()) {
-        return write_config(arguments.write_config);
+    if (arguments.lay_stages || !arguments.write_config.empty()) {
+        return write_config(arguments.lay_stages, arguments.write_config);
     }
     constexpr int kRunsFd = 3;
     if (!arguments.measure_runs.empty()) {

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "host/log.h"
-#include "host/stage.h"
 #include "process/files.h"
+#include "registry/layout.h"
 #include "sandbox/hardening.h"
 #include "sandbox/seccomp.h"
 
@@ -125,17 +127,36 @@ void resolve_places(Settings& settings, const DataRoot& root) {
     }
 }
 
-Result<void> stage_modules(Settings& settings, const DataRoot& root) {
+Result<std::vector<StagedTree>> plan_stages(Settings& settings, const DataRoot& root) {
+    std::vector<StagedTree> missing;
+    const auto plan = [&](const std::vector<harness::StagedFile>& files) -> Result<std::string> {
+        MOSAIC_TRY_ASSIGN(StagedTree tree, plan_tree(settings.programs.runner, files));
+        std::string path = registry::join(registry::stage_dir(root.path), tree.digest);
+        const bool known = std::any_of(missing.begin(), missing.end(), [&](const auto& one) {
+            return one.digest == tree.digest;
+        });
+        if (!known && !is_laid(root.stage.get(), tree)) {
+            missing.push_back(std::move(tree));
+        }
+        return path;
+    };
     settings.stages.clear();
     for (const auto& [name, module] : settings.modules.modules) {
-        MOSAIC_TRY_ASSIGN(settings.stages[name],
-                          stage_tree(root, settings.programs.runner, harness::stage_plan(module)));
+        MOSAIC_TRY_ASSIGN(settings.stages[name], plan(harness::stage_plan(module)));
     }
-    if (!settings.stages.empty()) {
+    if (settings.stages.empty()) {
+        MOSAIC_TRY_ASSIGN(settings.stages[""], plan({}));
+    } else {
         settings.stages[""] = settings.stages.begin()->second;
-        return {};
     }
-    MOSAIC_TRY_ASSIGN(settings.stages[""], stage_tree(root, settings.programs.runner, {}));
+    return missing;
+}
+
+Result<void> stage_modules(Settings& settings, const DataRoot& root) {
+    MOSAIC_TRY_ASSIGN(const auto missing, plan_stages(settings, root));
+    for (const StagedTree& tree : missing) {
+        MOSAIC_TRY(lay_tree(root.stage.get(), tree));
+    }
     return {};
 }
 

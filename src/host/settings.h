@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "harness/module.h"
 #include "host/data_root.h"
+#include "host/stage.h"
 #include "sandbox/layout.h"
 #include "sandbox/workspace.h"
 #include "wire/messages.h"
@@ -71,7 +72,10 @@ void load_modules(Settings& settings);
 // Finds the places of every instance.
 void resolve_places(Settings& settings, const DataRoot& root);
 
-// Lays the staged trees of all modules that loaded.
+// Says which staged tree each module that loaded has, and returns those that aren't laid yet.
+[[nodiscard]] Result<std::vector<StagedTree>> plan_stages(Settings& settings, const DataRoot& root);
+
+// The same, and lays them. Blocking: before the loop runs.
 [[nodiscard]] Result<void> stage_modules(Settings& settings, const DataRoot& root);
 
 // Prepares what every session is hardened with: the system call filter, and what the kernel has.

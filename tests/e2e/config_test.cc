@@ -398,6 +398,40 @@ TEST_CASE("a reload takes good files and keeps the old configuration with a bad 
     world.business.set("id", "acme");
 }
 
+TEST_CASE("a reload takes a module's new files or, when their tree can't be laid, nothing") {
+    World world;
+    add_picky(world);
+    const std::string adapter = world.root + "/modules/picky/adapter.sh";
+    const std::string program = world.root + "/bin/picky";
+    write_text(program, "#!/bin/sh\n", 0755);
+    world.set_var("coder", "harness", "picky");
+    world.set_var("coder", "provider", "open");
+    json::Array models = *world.launch_block().find("models")->array();
+    models.push_back(object({{"provider", "open"}, {"model", kModel}, {"max", 4}}));
+    world.launch_block().set("models", models);
+    StartOptions options;
+    options.more_env = {{"PICKY_PROGRAM", program}};
+    world.start(options);
+    const auto answer = [&] {
+        world.launch("coder");
+        const std::string out = trim(world.ask("coder", "x"));
+        world.stop_run("coder");
+        return out;
+    };
+    write_text(adapter, "echo old\n");
+    CHECK(changed(world, {"reload"}));
+    CHECK(answer() == "old");
+    write_text(adapter, "echo new\n");
+    const std::string stage = world.bus_host() + "/stage";
+    REQUIRE(::chmod(stage.c_str(), 0500) == 0);
+    CHECK(text(refused(world, {"reload"}), "error") == "storage-unavailable");
+    REQUIRE(::chmod(stage.c_str(), 0700) == 0);
+    CHECK(answer() == "old");
+    CHECK(changed(world, {"reload"}));
+    CHECK(answer() == "new");
+    CHECK_FALSE(changed(world, {"reload"}));
+}
+
 TEST_CASE("a hangup signal opens the log anew and reads the configuration") {
     World world;
     world.start();

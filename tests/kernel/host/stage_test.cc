@@ -122,6 +122,19 @@ TEST_CASE("what a host that died left half written is replaced") {
     CHECK(here.trees() == 1);
 }
 
+TEST_CASE("trees reach the child that lays them as they are, and cut ones don't") {
+    const std::vector<host::StagedTree> trees{{"d1", kFiles}, {"d2", {}}};
+    const std::string bytes = host::encode_trees(trees);
+    const auto read = host::decode_trees(bytes);
+    REQUIRE(read.has_value());
+    CHECK(*read == trees);
+    for (size_t size = 0; size < bytes.size(); ++size) {
+        CHECK_FALSE(host::decode_trees(bytes.substr(0, size)));
+    }
+    CHECK_FALSE(host::decode_trees(bytes + "x"));
+    CHECK_FALSE(host::decode_trees(std::string(bytes.size(), '\xff')));
+}
+
 TEST_CASE("a runner that can't be read stages nothing and is named") {
     Staging here;
     const auto path = host::stage_tree(here.root, here.scratch / "missing", kFiles);

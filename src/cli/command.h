@@ -17,7 +17,7 @@ namespace mosaic::cli {
 
 struct Context {
     Options options;
-    Place place;  // not for init, doctor, version
+    Place place;  // not for init, doctor, config, version
     config::Environment env;
 };
 
@@ -42,6 +42,7 @@ int run_reload(const Context& context);
 int run_sandbox_show(const Context& context);
 int run_sandbox_shell(const Context& context);
 int run_doctor(const Context& context);
+int run_config(const Context& context);
 int run_init(const Context& context);
 int run_service_install(const Context& context);
 int run_version(const Context& context);

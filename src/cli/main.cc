@@ -15,7 +15,7 @@ using mosaic::cli::Verb;
 
 bool needs_place(Verb verb) {
     return verb != Verb::version && verb != Verb::init && verb != Verb::doctor &&
-           verb != Verb::service_install && verb != Verb::sandbox_show &&
+           verb != Verb::config && verb != Verb::service_install && verb != Verb::sandbox_show &&
            verb != Verb::sandbox_shell;
 }
 
@@ -64,6 +64,8 @@ int run(const Context& context) {
             return run_sandbox_shell(context);
         case Verb::doctor:
             return run_doctor(context);
+        case Verb::config:
+            return run_config(context);
         case Verb::service_install:
             return run_service_install(context);
         case Verb::init:

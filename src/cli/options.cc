@@ -280,6 +280,7 @@ void add_machine_commands(CLI::App& app, Raw& raw) {
         .add_option("INSTANCE", raw.options.target)
         ->required();
     add(app, raw, Verb::doctor, "doctor", "Check what this machine needs, with remedies");
+    add(app, raw, Verb::config, "config", "Check the configuration and show it, defaults included");
     add_init(app, raw);
     add_service(app, raw);
     add(app, raw, Verb::version, "version", "Print the version");

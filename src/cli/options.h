@@ -34,6 +34,7 @@ enum class Verb {
     sandbox_show,
     sandbox_shell,
     doctor,
+    config,
     service_install,
     init,
     version,

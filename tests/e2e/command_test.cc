@@ -136,6 +136,27 @@ TEST_CASE("what isn't a command line is said in JSON too when that was asked for
     CHECK_CONTAINS(text(said, "message"), "lunch");
 }
 
+TEST_CASE("config shows what is in force and where a file is wrong") {
+    World world;
+    world.system.set("limits", object({{"runsKept", 7}}));
+    world.write_config();
+    const Finished shown = world.mosaic({"config", "--json"});
+    CHECK(shown.exit.code == 0);
+    const json::Value all = *json::parse(shown.out);
+    const json::Value* limits = all.find("system")->find("limits");
+    CHECK(*limits->find("runsKept") == json::Value(7));
+    CHECK(*limits->find("claimMs") == json::Value(10'000));
+    const json::Value* coder = all.find("businesses")->find("acme")->find("roles")->find("coder");
+    REQUIRE(coder != nullptr);
+    CHECK(text(*coder, "workspace") == world.workspace("coder"));
+    CHECK_CONTAINS(world.mosaic({"config"}).out, "system.limits.runsKept");
+    world.business.set("humann", "jordan");
+    world.write_config();
+    const Finished wrong = world.mosaic({"config"});
+    CHECK(wrong.exit.code == 3);
+    CHECK_CONTAINS(wrong.err, "humann");
+}
+
 TEST_CASE("service install writes a unit that pins what the shell finds") {
     World world;
     world.write_config();

@@ -65,6 +65,7 @@ TEST_CASE("every command is known by its name") {
     CHECK(good({"tasks"}).verb == Verb::tasks);
     CHECK(good({"sandbox", "show", "pm"}).verb == Verb::sandbox_show);
     CHECK(good({"doctor"}).verb == Verb::doctor);
+    CHECK(good({"config"}).verb == Verb::config);
     CHECK(good({"init"}).verb == Verb::init);
     CHECK(good({"version"}).verb == Verb::version);
 }

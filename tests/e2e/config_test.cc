@@ -398,7 +398,7 @@ TEST_CASE("a reload takes good files and keeps the old configuration with a bad 
     world.business.set("id", "acme");
 }
 
-TEST_CASE("a reload takes a module's new files or, when their tree can't be laid, nothing") {
+TEST_CASE("a reload takes a module's new files or nothing when their tree can't be laid") {
     World world;
     add_picky(world);
     const std::string adapter = world.root + "/modules/picky/adapter.sh";

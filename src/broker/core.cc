@@ -158,6 +158,10 @@ Result<std::optional<wire::Reply>> Core::gate(int64_t id,
     return required(number, "a human has to decide");
 }
 
+HostNote Core::need(wire::NeedArgs::What what, std::string id, const Seat& by) {
+    return HostNote{"needed", wire::NeedArgs{what, std::move(id), describe(by)}.to_value()};
+}
+
 Result<std::optional<std::string>> Core::too_many_decisions(const Seat& seat) {
     MOSAIC_TRY_ASSIGN(const int64_t pending, store_.count_pending_decisions(seat));
     if (pending < int64_t{limits::kDecisionsPendingMax}) {

@@ -35,7 +35,7 @@ struct Caller {
 // A notification for the host: `claimed` or `released`.
 struct HostNote {
     std::string verb;
-    std::string run;
+    json::Value args;
 };
 
 // A request to the host, on behalf of somebody who waits for its reply.
@@ -195,6 +195,9 @@ class Core {
                                                         std::string what,
                                                         int64_t now,
                                                         int64_t* allowance = nullptr);
+
+    // What the host is told when a human is needed.
+    [[nodiscard]] static HostNote need(wire::NeedArgs::What what, std::string id, const Seat& by);
 
     // A call that a human decides about.
     struct GatedCall {

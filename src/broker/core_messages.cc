@@ -166,6 +166,9 @@ Result<std::optional<Outcome>> Core::check_send(const wire::Request& request,
         return std::optional<Outcome>();
     }
     Outcome out;
+    if (!gated->decision.empty()) {
+        out.note = need(wire::NeedArgs::What::decision, gated->decision, sender.seat);
+    }
     out.reply = std::move(*gated);
     out.events_grew = true;
     return std::optional(std::move(out));
@@ -210,6 +213,9 @@ Result<Outcome> Core::send(const wire::Request& request, const Sender& sender, i
     event.set("class", to_string(args->message_class));
     MOSAIC_TRY(store_.add_event("message.sent", event, now));
     Outcome out = answer(request.id, json::Object{{"id", message_id(number)}});
+    if (args->to.instance == config_.human) {
+        out.note = need(wire::NeedArgs::What::message, message_id(number), sender.seat);
+    }
     out.events_grew = true;
     out.mailboxes.push_back(args->to);
     return out;

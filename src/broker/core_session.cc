@@ -129,7 +129,7 @@ Result<Outcome> Core::claim(const wire::Request& request, const Run& run, int64_
     }
     Outcome out = answer(request.id, claimed_value(config_.business, run));
     // Also for a claim that was recorded before: the host may never have heard of it.
-    out.note = HostNote{"claimed", run.run};
+    out.note = HostNote{"claimed", wire::RunArgs{run.run}.to_value()};
     if (!run.claimed_at) {
         MOSAIC_TRY(store_.claim(run, now));
         json::Value event = seat_fields(run.seat);
@@ -150,7 +150,7 @@ Result<Outcome> Core::release(const wire::Request& request, const Run& run, int6
             request.id, BusError::not_authorized, "run " + run.run + " has claimed nothing");
     }
     Outcome out = answer(request.id, json::Object{});
-    out.note = HostNote{"released", run.run};
+    out.note = HostNote{"released", wire::RunArgs{run.run}.to_value()};
     if (!run.released_at) {
         MOSAIC_TRY(store_.release(run, now));
         json::Value event = seat_fields(run.seat);

@@ -71,6 +71,9 @@ Result<std::optional<Outcome>> Core::permit(const wire::Request& request,
         return std::optional<Outcome>();
     }
     Outcome out;
+    if (!gated->decision.empty()) {
+        out.note = need(wire::NeedArgs::What::decision, gated->decision, sender.seat);
+    }
     out.reply = std::move(*gated);
     out.events_grew = true;
     return std::optional(std::move(out));
@@ -236,6 +239,7 @@ Result<Outcome> Core::request_decision(const wire::Request& request,
     }
     MOSAIC_TRY(store_.add_event("decision.requested", event, now));
     Outcome out = answer(request.id, json::Object{{"id", numbered('d', number)}});
+    out.note = need(wire::NeedArgs::What::decision, numbered('d', number), sender.seat);
     out.events_grew = true;
     return out;
 }

@@ -330,7 +330,7 @@ void Server::carry_out(const std::vector<Done>& done) {
             wipe(line);  // bindLaunch's has a capability
         }
         if (one.outcome.note) {
-            ask_host(one.outcome.note->verb, wire::RunArgs{one.outcome.note->run}.to_value());
+            ask_host(one.outcome.note->verb, one.outcome.note->args);
         }
     }
     for (const Done& one : done) {

@@ -596,6 +596,18 @@ void BrokerLink::handle_request(const Request& request) {
                         : wire::reply_error(request.id, "bad-request", args.error().text));
         return;
     }
+    if (request.verb == "needed") {
+        const auto args = wire::NeedArgs::from(request.args);
+        if (args) {
+            BrokerNews news;
+            news.kind = BrokerNews::Kind::needed;
+            news.need = *args;
+            news_.push_back(std::move(news));
+        }
+        send_reply(args ? wire::reply_ok(request.id, empty_object())
+                        : wire::reply_error(request.id, "bad-request", args.error().text));
+        return;
+    }
     auto asked = read_request(request);
     if (!asked) {
         const BusError code =

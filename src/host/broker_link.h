@@ -33,6 +33,7 @@ struct BrokerNews {
         end,        // the answer to endLaunch for a run: `end`
         bound,      // the answer to bindLaunch: `cap`, or why not: `text`
         decision,   // an authorization waits for `decision`; its run event follows
+        needed,     // a session needs the human: `need`
     };
     Kind kind = Kind::gone;
     std::string run;
@@ -47,6 +48,7 @@ struct BrokerNews {
     wire::EndLaunchResult end;
     std::string cap;  // wipe after use
     std::string decision;
+    wire::NeedArgs need;
 };
 
 struct BrokerPrograms {

@@ -96,6 +96,7 @@ Result<void> Host::set_up() {
     probe_ = std::make_unique<Probe>(*children_, settings_);
     config_ = std::make_unique<ConfigKeeper>(settings_, root_, *children_);
     versions_ = std::make_unique<Versions>(loop_, *children_, settings_);
+    pager_ = std::make_unique<Pager>(*children_, settings_);
     directories_ = std::make_unique<RunDirectories>(
         loop_, *children_, settings_.system.limits, root_.runs.get());
     disk_ =

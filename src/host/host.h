@@ -13,6 +13,7 @@
 #include "host/config_keeper.h"
 #include "host/disk_watch.h"
 #include "host/launch_log.h"
+#include "host/pager.h"
 #include "host/probe.h"
 #include "host/recovery.h"
 #include "host/run_directories.h"
@@ -123,6 +124,7 @@ class Host {
     std::unique_ptr<Versions> versions_;
     std::unique_ptr<Recovery> recovery_;
     std::unique_ptr<Runs> runs_;
+    std::unique_ptr<Pager> pager_;
     std::unique_ptr<RunDirectories> directories_;
     std::unique_ptr<DiskWatch> disk_;
     std::deque<Ask> waiting_;       // for the end of recovery, or for the probe

@@ -73,7 +73,11 @@ void Host::take_news() {
                 runs_->on_bound(*news);
                 break;
             case BrokerNews::Kind::decision:
-                runs_->on_decision(*news);
+                pager_->page(
+                    {wire::NeedArgs::What::decision, news->decision, runs_->on_decision(*news)});
+                break;
+            case BrokerNews::Kind::needed:
+                pager_->page(news->need);
                 break;
         }
     }
@@ -247,6 +251,8 @@ void Host::take_children() {
                 versions_->warm_up();
             }
             consider_waiting(true);
+        } else if (pager_->settle(*result)) {
+            continue;
         } else if (versions_->settle(*result)) {
             // Not again: these have waited for no try of the sandbox, which may be in doubt by now.
             consider_waiting(false);
@@ -340,6 +346,7 @@ void Host::begin_stop() {
     probe_->give_up();
     versions_->give_up();
     config_->give_up();
+    pager_->stop();
     directories_->stop();
     disk_->stop();
     const int64_t timeout_ms = settings_.system.limits.stop_timeout_ms;

@@ -454,10 +454,13 @@ void Runs::on_ended(const BrokerNews& news) {
     s->end_detail = news.end.detail;
 }
 
-void Runs::on_decision(const BrokerNews& news) {
-    if (RunSlot* s = find(news.slot)) {
-        s->decision = news.decision;
+std::string Runs::on_decision(const BrokerNews& news) {
+    RunSlot* s = find(news.slot);
+    if (s == nullptr) {
+        return "";
     }
+    s->decision = news.decision;
+    return s->caller.name;
 }
 
 void Runs::on_claimed(const std::string& run) {

@@ -64,7 +64,8 @@ class Runs {
     // News of the broker that belong to a run's slot, before its event is stepped.
     void on_bound(BrokerNews& news);
     void on_ended(const BrokerNews& news);
-    void on_decision(const BrokerNews& news);
+    // Who asked for the launch; empty when the slot is another's by now.
+    std::string on_decision(const BrokerNews& news);
     void on_claimed(const std::string& run);
 
     void on_files_done(uint32_t index);

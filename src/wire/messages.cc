@@ -495,6 +495,28 @@ Result<RunArgs> RunArgs::from(const Value& value) {
     return finish(r, std::move(out));
 }
 
+std::string_view to_string(NeedArgs::What what) {
+    return what == NeedArgs::What::decision ? "decision" : "message";
+}
+
+Value NeedArgs::to_value() const {
+    return Value(Object{{"what", to_string(what)}, {"id", id}, {"by", by}});
+}
+
+Result<NeedArgs> NeedArgs::from(const Value& value) {
+    Reader r = args_reader(value);
+    NeedArgs out;
+    const std::string what = r.string("what");
+    if (what == to_string(What::message)) {
+        out.what = What::message;
+    } else if (what != to_string(What::decision)) {
+        r.problem("what", "expected \"decision\" or \"message\"");
+    }
+    out.id = r.string("id");
+    out.by = r.string("by");
+    return finish(r, std::move(out));
+}
+
 Value HumanLaunchArgs::to_value() const {
     Value out;
     set_seat(out, seat);

@@ -244,6 +244,23 @@ struct RunArgs {
     [[nodiscard]] static Result<RunArgs> from(const json::Value& value);
 };
 
+// needed: a session needs the human. Told once or more for each; the host answers {}.
+struct NeedArgs {
+    enum class What : uint8_t {
+        decision,  // waits for `mosaic decide`
+        message,   // lies in `mosaic inbox`
+    };
+    What what = What::decision;
+    std::string id;  // d12, m7
+    std::string by;  // the role, and its thread
+
+    bool operator==(const NeedArgs&) const = default;
+    [[nodiscard]] json::Value to_value() const;
+    [[nodiscard]] static Result<NeedArgs> from(const json::Value& value);
+};
+
+[[nodiscard]] std::string_view to_string(NeedArgs::What what);
+
 // launch: the human's, from admin.sock. The reply is a LaunchResult, or an error whose code is a
 // Refusal with the reason as its message.
 struct HumanLaunchArgs {

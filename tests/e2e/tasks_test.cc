@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -66,6 +68,37 @@ TEST_CASE("a question to the human is answered by decide and told to who asked")
     CHECK(turns.find("from jordan") != std::string::npos);
     CHECK(turns.find("class NOTE") != std::string::npos);
     CHECK(turns.find("Decision d1: denied.\nno\n") != std::string::npos);
+}
+
+TEST_CASE("the program of notify is told once of each thing that needs the human") {
+    World world;
+    allow_work(world);
+    const std::string told = world.root + "/told";
+    const std::string program = world.root + "/page.sh";
+    write_text(program,
+               "#!/bin/sh\nenv > " + told +
+                   ".env\necho \"$1/$2/$MOSAIC_BUSINESS/$MOSAIC_NEED/$MOSAIC_ID/$MOSAIC_BY\" >> " +
+                   told + "\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    world.system.set("notify", json::Array{json::Value(program), json::Value("own")});
+    world.start();
+    world.launch("coder");
+    const auto lines = [&] {
+        const std::string text = exists(told) ? read_text(told) : "";
+        return std::count(text.begin(), text.end(), '\n');
+    };
+    const std::string ask = tool("decision_request", R"({"question":"shall I?"})");
+    CHECK(trim(world.ask("coder", ask)) == R"({"id":"d1"})");
+    CHECK(trim(world.ask("coder", ask)) == R"({"id":"d1"})");
+    // Each reply to the human is a message for him.
+    REQUIRE(wait_for_change({world.root}, [&] { return lines() >= 3; }));
+    const std::string text = read_text(told);
+    CHECK_CONTAINS(text, "own/acme: coder asks for decision d1/acme/decision/d1/coder\n");
+    CHECK_CONTAINS(text, "own/acme: message m2 from coder/acme/message/m2/coder\n");
+    // Nothing else of the host's environment.
+    CHECK(!contains(read_text(told + ".env"), "MOSAIC_CONFIG"));
+    CHECK(text.find("decision d1", text.find("decision d1") + 1) == std::string::npos);
+    world.stop();
 }
 
 TEST_CASE("an MCP client in a session gets its tools") {

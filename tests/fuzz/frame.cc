@@ -65,6 +65,7 @@ void check_values(const Value& value) {
                 wire::BoundArgs,
                 wire::BoundResult,
                 wire::RunArgs,
+                wire::NeedArgs,
                 wire::HumanLaunchArgs,
                 wire::StopArgs,
                 wire::LaunchResult>(value);

@@ -60,6 +60,8 @@ TEST_CASE("every message survives encode and decode") {
     round_trip(
         BoundResult{{{{"pm", ""}, "r0123456789ab", "script", kProcess, true}}, {"r0123456789ab"}});
     round_trip(RunArgs{"r0123456789ab"});
+    round_trip(NeedArgs{NeedArgs::What::decision, "d12", "coder"});
+    round_trip(NeedArgs{NeedArgs::What::message, "m7", "coder/x"});
     round_trip(HumanLaunchArgs{{"pm", ""}});
     round_trip(StopArgs{"coder", "t", 500});
     round_trip(MessageSendArgs{{"coder", "t"}, MessageClass::note, "hello\n", "m1"});

@@ -11,14 +11,6 @@ using config::Business;
 using config::Instance;
 using config::SystemConfig;
 
-json::Value strings(const std::vector<std::string>& list) {
-    json::Array out;
-    for (const std::string& text : list) {
-        out.emplace_back(text);
-    }
-    return json::Value(std::move(out));
-}
-
 json::Value text_or_null(const std::string& text) {
     return text.empty() ? json::Value() : json::Value(text);
 }
@@ -47,17 +39,17 @@ json::Value limits_value(const config::Limits& limits) {
 json::Value system_value(const SystemConfig& system) {
     json::Value sandbox;
     sandbox.set("bwrap", system.sandbox.bwrap);
-    sandbox.set("passEnv", strings(system.sandbox.pass_env));
+    sandbox.set("passEnv", strings_value(system.sandbox.pass_env));
     sandbox.set("gitCommonDir", system.sandbox.git_common_dir);
     sandbox.set("nested", system.sandbox.nested);
     json::Value out;
     out.set("file", text_or_null(system.file));
     out.set("dataRoot", system.data_root);
     out.set("rolesDir", system.roles_dir);
-    out.set("plugins.harness", strings(system.plugins_harness));
-    out.set("pluginDirs", strings(system.plugin_dirs));
+    out.set("plugins.harness", strings_value(system.plugins_harness));
+    out.set("pluginDirs", strings_value(system.plugin_dirs));
     out.set("user", text_or_null(system.user));
-    out.set("notify", strings(system.notify));
+    out.set("notify", strings_value(system.notify));
     out.set("sandbox", std::move(sandbox));
     out.set("limits", limits_value(system.limits));
     return out;
@@ -77,9 +69,9 @@ json::Value route_value(const std::optional<config::Route>& route) {
 
 json::Value instance_value(const SystemConfig& system, const Instance& instance) {
     json::Value authority;
-    authority.set("withinRole", strings(instance.authority.within_role));
-    authority.set("crossRole", strings(instance.authority.cross_role));
-    authority.set("gated", strings(instance.authority.gated));
+    authority.set("withinRole", strings_value(instance.authority.within_role));
+    authority.set("crossRole", strings_value(instance.authority.cross_role));
+    authority.set("gated", strings_value(instance.authority.gated));
     json::Value vars(json::Object{});
     for (const auto& [name, value] : instance.vars) {
         vars.set(name, value);
@@ -89,8 +81,8 @@ json::Value instance_value(const SystemConfig& system, const Instance& instance)
     out.set("workspace", instance.workspace);
     out.set("route", route_value(instance.route));
     out.set("fallback", route_value(instance.fallback));
-    out.set("tools", strings(instance.tools));
-    out.set("typed", strings(instance.typed));
+    out.set("tools", strings_value(instance.tools));
+    out.set("typed", strings_value(instance.typed));
     out.set("network", to_string(instance.network));
     out.set("vars", std::move(vars));
     out.set("warm", instance.warm);
@@ -119,7 +111,7 @@ json::Value business_value(const SystemConfig& system, const Business& business)
     }
     json::Value launch;
     launch.set("by", business.launch->by);
-    launch.set("instances", strings(business.launch->instances));
+    launch.set("instances", strings_value(business.launch->instances));
     launch.set("models", std::move(models));
     launch.set("accountMax", business.launch->account_max);
     out.set("launch", std::move(launch));

@@ -81,6 +81,14 @@ Result<void> wait_for_input(int fd) {
     return {};
 }
 
+json::Value strings_value(const std::vector<std::string>& list) {
+    json::Array out;
+    for (const std::string& text : list) {
+        out.emplace_back(text);
+    }
+    return json::Value(std::move(out));
+}
+
 Result<void> print_json(const json::Value& value) {
     return print(escape_for_terminal(json::dump(value)) + "\n");
 }

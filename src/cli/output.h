@@ -37,6 +37,8 @@ class Table {
 // of a write to it: who follows something would else stay until there is more to print.
 [[nodiscard]] Result<void> wait_for_input(int fd);
 
+[[nodiscard]] json::Value strings_value(const std::vector<std::string>& list);
+
 // The value on one line, as JSON that a terminal can take.
 [[nodiscard]] Result<void> print_json(const json::Value& value);
 

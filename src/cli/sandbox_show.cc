@@ -20,14 +20,6 @@ json::Value bind_value(const sandbox::Bind& bind) {
     return out;
 }
 
-json::Value strings_value(const std::vector<std::string>& list) {
-    json::Array out;
-    for (const std::string& text : list) {
-        out.emplace_back(text);
-    }
-    return json::Value(std::move(out));
-}
-
 json::Value run_value(const std::string& instance, const WouldBeRun& run) {
     json::Array binds;
     for (const sandbox::Bind& bind : run.binds) {

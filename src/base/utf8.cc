@@ -66,6 +66,13 @@ bool is_unsafe_on_terminal(uint32_t point) {
     return control || bidi;
 }
 
+// "\u001b", "\xff".
+std::string hex_escape(char kind, int digits, uint32_t value) {
+    std::array<char, 16> text{};
+    std::snprintf(text.data(), text.size(), "\\%c%0*x", kind, digits, value);
+    return text.data();
+}
+
 }  // namespace
 
 size_t valid_utf8_prefix(std::string_view text) {
@@ -103,9 +110,7 @@ std::string escape_for_terminal(std::string_view text) {
     while (!rest.empty()) {
         const Decoded one = decode_one(rest);
         if (is_unsafe_on_terminal(one.code_point)) {
-            std::array<char, 16> escape{};
-            std::snprintf(escape.data(), escape.size(), "\\u%04x", one.code_point);
-            out += escape.data();
+            out += hex_escape('u', 4, one.code_point);
         } else {
             out += rest.substr(0, one.bytes);
         }
@@ -118,6 +123,23 @@ std::string one_line(std::string_view text) {
     std::string out = escape_for_terminal(text);
     std::replace(out.begin(), out.end(), '\n', ' ');
     std::replace(out.begin(), out.end(), '\t', ' ');
+    return out;
+}
+
+std::string escape_path(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    while (!text.empty()) {
+        const std::string_view good = text.substr(0, valid_utf8_prefix(text));
+        for (const char c : escape_for_terminal(good)) {
+            out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : std::string(1, c);
+        }
+        text.remove_prefix(good.size());
+        if (!text.empty()) {
+            out += hex_escape('x', 2, static_cast<unsigned char>(text.front()));
+            text.remove_prefix(1);
+        }
+    }
     return out;
 }
 

@@ -23,4 +23,8 @@ namespace mosaic {
 // log, or of a list, that looks like another's.
 [[nodiscard]] std::string one_line(std::string_view text);
 
+// A path in a line of text: as escape_for_terminal, newlines and tabs as \n and \t, and each byte
+// that isn't part of well-formed UTF-8 as \xNN, so that any two paths are told apart.
+[[nodiscard]] std::string escape_path(std::string_view text);
+
 }  // namespace mosaic

@@ -1,5 +1,6 @@
 // mosaic sandbox show: what a run of an instance would see, and why.
 
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/output.h"
@@ -61,8 +62,8 @@ std::string run_text(const std::string& instance, const WouldBeRun& run) {
     Table table({"KIND", "INSIDE", "FROM", "REASON"});
     for (const sandbox::Bind& bind : run.binds) {
         const std::string from =
-            bind.source.empty() || bind.source == bind.dest ? "-" : bind.source;
-        table.add({std::string(to_string(bind.kind)), bind.dest, from, bind.reason});
+            bind.source.empty() || bind.source == bind.dest ? "-" : escape_path(bind.source);
+        table.add({std::string(to_string(bind.kind)), escape_path(bind.dest), from, bind.reason});
     }
     out += table.text();
     for (const std::string& warning : run.warnings) {

@@ -127,9 +127,11 @@ class Builder {
         if (!opened) {
             refuse(opened.error().code, opened.error().reason);
             workspace_ = instance_.workspace;
+            inside_ = workspace_;
             return;
         }
         workspace_ = opened->path;
+        inside_ = opened->inside;
         sandbox::GitFinding git =
             sandbox::look_at_git(*opened, setting_.system.sandbox.git_common_dir, places());
         extra_ = std::move(git.binds);
@@ -148,7 +150,7 @@ class Builder {
         paths_.tool_socket = registry::join(paths_.run_dir, registry::kToolSocket);
         paths_.turn_marker = registry::join(paths_.run_dir, registry::kTurnMarker);
         paths_.session_dir = registry::join(paths_.run_dir, registry::kRwSession);
-        paths_.workspace = workspace_;
+        paths_.workspace = inside_;
         paths_.broker_socket = registry::bus_socket_path(setting_.data_root);
         paths_.launch_socket = instance_.may_launch()
                                    ? registry::launch_socket_path(setting_.data_root)
@@ -230,6 +232,7 @@ class Builder {
                              ? registry::join(registry::stage_dir(setting_.data_root), "STAGE")
                              : place_.stage_dir;
         spec.workspace = workspace_;
+        spec.workspace_inside = inside_;
         spec.bus_socket = paths_.broker_socket;
         spec.launch_socket = paths_.launch_socket;
         spec.extra = extra_;
@@ -247,7 +250,8 @@ class Builder {
     std::string contract_;
     harness::ChosenRoute route_;
     bool has_route_ = false;
-    std::string workspace_;
+    std::string workspace_;  // real path
+    std::string inside_;     // where the session has it
     harness::RunPaths paths_;
     std::string git_warning_;
     std::vector<sandbox::Bind> extra_;

@@ -217,7 +217,7 @@ Instance read_instance(Reader& roles,
     out.name = name;
     Reader r(value, roles.where(), roles.pointer_of(name));
     out.definition = r.id("definition");
-    out.workspace = read_path(r, "workspace", directory);
+    out.workspace = read_any_path(r, "workspace", directory);
     out.shared_workspace = r.boolean_or("sharedWorkspace", false);
     out.warm = r.integer_or("warm", 0, kWarmMax, 0);
     if (const Value* object = r.object_or_none("vars")) {

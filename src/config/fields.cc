@@ -13,16 +13,16 @@ bool has_control(std::string_view text) {
     });
 }
 
-// What is wrong with a path, or empty.
-std::string path_problem(std::string_view path) {
+// What is wrong with a path that may hold any character, or empty.
+std::string any_path_problem(std::string_view path) {
     if (path.empty()) {
         return "expected a path, found an empty string";
     }
     if (path.size() > kPathBytesMax) {
         return "expected a path of at most " + std::to_string(kPathBytesMax) + " bytes";
     }
-    if (has_control(path)) {
-        return "expected a path without control characters, found " + in_quotes(path);
+    if (path.find('\0') != std::string_view::npos) {
+        return "expected a path without NUL characters, found " + in_quotes(path);
     }
     if (path.front() == '~') {
         return "expected an absolute path or one relative to this file (~ is not expanded), "
@@ -30,6 +30,13 @@ std::string path_problem(std::string_view path) {
                in_quotes(path);
     }
     return {};
+}
+
+std::string path_problem(std::string_view path) {
+    if (has_control(path)) {
+        return "expected a path without control characters, found " + in_quotes(path);
+    }
+    return any_path_problem(path);
 }
 
 std::string absolute(std::string_view path, const std::string& directory) {
@@ -54,6 +61,23 @@ std::string read_path(json::Reader& r, std::string_view key, const std::string& 
         return {};
     }
     return absolute(path, directory);
+}
+
+std::string read_any_path(json::Reader& r, std::string_view key, const std::string& directory) {
+    const std::string path = r.string(key);
+    if (const std::string wrong = any_path_problem(path); !wrong.empty()) {
+        r.problem(key, wrong);
+        return {};
+    }
+    std::string whole = absolute(path, directory);
+    if (valid_utf8_prefix(whole) != whole.size()) {
+        r.problem(key,
+                  "expected an absolute path, or a file in a directory whose path is UTF-8: "
+                  "this one lies in " +
+                      in_quotes(escape_path(directory)));
+        return {};
+    }
+    return whole;
 }
 
 std::vector<std::string> read_paths(json::Reader& r,

@@ -21,7 +21,13 @@ constexpr size_t kNameTextBytesMax = 256;
                                     std::string_view key,
                                     const std::string& directory);
 
-// Each element of an optional array as such a path.
+// The same, but any character may stand in it except NUL: what lies there already has the name that
+// it has. Together with `directory` it is UTF-8, else that is what is wrong.
+[[nodiscard]] std::string read_any_path(json::Reader& r,
+                                        std::string_view key,
+                                        const std::string& directory);
+
+// Each element of an optional array as read_path reads one.
 [[nodiscard]] std::vector<std::string> read_paths(json::Reader& r,
                                                   std::string_view key,
                                                   const std::string& directory);

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 
+#include "base/utf8.h"
 #include "harness/typed_tools.h"
 #include "wire/json.h"
 #include "wire/limits.h"
@@ -208,7 +209,11 @@ std::string prompt(const RunFacts& facts) {
     }
     out += " of the business `" + facts.business.id + "`. Its human is `" + facts.business.human +
            "`.\n";
-    out += "Your workspace is `" + facts.paths.workspace + "`. What you write elsewhere is lost.\n";
+    const std::string workspace = escape_path(facts.paths.workspace);
+    out +=
+        "Your workspace is `" + workspace + "`" +
+        (workspace == facts.paths.workspace ? "" : " (escaped; `$MOSAIC_WORKSPACE` is its path)") +
+        ". What you write elsewhere is lost.\n";
     out +=
         "Each turn brings you one message. Your last answer of the turn is sent to its sender.\n";
     const std::vector<std::string> typed = typed_names(facts);

@@ -21,7 +21,7 @@ struct RunPaths {
     std::string turn_marker;   // <run_dir>/rw/io/turn.done
     std::string session_dir;   // <run_dir>/rw/session, or session/ of the thread's store
     std::string thread_store;  // empty: not a thread run
-    std::string workspace;     // real path
+    std::string workspace;     // where the session has it
     std::string broker_socket;
     std::string launch_socket;  // empty: this role may not launch
 };

@@ -174,7 +174,7 @@ Result<std::vector<Step>> run_steps(const PlanFacts& f,
 
 Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox::GitFinding git) {
     const std::string run_id = new_run_id();
-    const harness::RunPaths paths = paths_of(f, run_id, workspace.path);
+    const harness::RunPaths paths = paths_of(f, run_id, workspace.inside);
     const harness::RunFacts run{run_id,
                                 f.ask.target,
                                 false,
@@ -198,6 +198,7 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox
     spec.run_dir = paths.run_dir;
     spec.stage_dir = f.settings.stages.at(f.route.module->name);
     spec.workspace = workspace.path;
+    spec.workspace_inside = workspace.inside;
     spec.bus_socket = paths.broker_socket;
     spec.launch_socket = paths.launch_socket;
     spec.thread_store = paths.thread_store;

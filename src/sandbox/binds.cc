@@ -215,9 +215,11 @@ std::vector<Bind> binds(const SandboxSpec& spec) {
                         .reason = "the runner, the harness module's files and its adapter"});
     list.push_back(read_only(spec.run_dir, "what the host wrote for this run"));
     list.push_back(read_write(spec.run_dir + "/rw", "what the session writes of its run"));
+    const std::string& inside =
+        spec.workspace_inside.empty() ? spec.workspace : spec.workspace_inside;
     list.push_back(Bind{.kind = BindKind::read_write_fd,
                         .source = spec.workspace,
-                        .dest = spec.workspace,
+                        .dest = inside,
                         .reason = "the workspace",
                         .fd = spec.workspace_fd});
     list.push_back(read_only(spec.bus_socket, "the broker: the role's claim and its messages"));

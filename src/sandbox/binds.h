@@ -28,6 +28,9 @@ struct SandboxSpec {
     std::string run_dir;    // holds session.json, bundle/, runner.log and rw/{home,tmp,...}
     std::string stage_dir;  // the content-addressed runner tree on the host
     std::string workspace;  // of the directory that workspace_fd names
+    // Where the session has it; empty: at its real path. Another place only where that one isn't
+    // UTF-8.
+    std::string workspace_inside;
     int workspace_fd = kWorkspaceFd;
     std::string bus_socket;
     std::string launch_socket;  // empty: this role may not launch

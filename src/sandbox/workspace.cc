@@ -8,6 +8,9 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <string_view>
+
+#include "base/utf8.h"
 
 namespace mosaic::sandbox {
 namespace {
@@ -140,14 +143,43 @@ const char* relation(const std::string& workspace, const Place& place) {
 }
 
 std::string missing_reason(const std::string& configured, int sys) {
+    const std::string shown = escape_path(configured);
     switch (sys) {
         case ENOENT:
-            return configured + " does not exist (or is a link to nothing)";
+            return shown + " does not exist (or is a link to nothing)";
         case ENOTDIR:
-            return configured + " is not a directory";
+            return shown + " is not a directory";
         default:
-            return configured + ": " + errno_text(sys);
+            return shown + ": " + errno_text(sys);
     }
+}
+
+bool is_utf8(std::string_view text) {
+    return valid_utf8_prefix(text) == text.size();
+}
+
+// Text alone can't tell where ".." leads.
+bool goes_up(const std::string& tidy) {
+    return (tidy + "/").find("/../") != std::string::npos;
+}
+
+// Decides where the session has the workspace whose real path is known. Empty, or why nowhere.
+std::string settle_inside(Workspace& workspace,
+                          const std::string& configured,
+                          const std::vector<Place>& places) {
+    if (is_utf8(workspace.path)) {
+        workspace.inside = workspace.path;
+        return "";
+    }
+    const std::string named = tidy_path(configured);
+    if (!is_utf8(named) || goes_up(named)) {
+        return escape_path(workspace.path) +
+               " is not UTF-8, which no session can be told: name it by a link whose path is, "
+               "without \"..\"";
+    }
+    // It is mounted there, so there must be nothing that a workspace may not cover.
+    workspace.inside = named;
+    return unsafe_reason(named, places);
 }
 
 }  // namespace
@@ -215,7 +247,8 @@ std::string unsafe_reason(const std::string& workspace, const std::vector<Place>
     for (const Place& place : places) {
         const char* how = relation(workspace, place);
         if (how != nullptr) {
-            return workspace + " " + how + " " + place.what + " " + place.path;
+            return escape_path(workspace) + " " + how + " " + place.what + " " +
+                   escape_path(place.path);
         }
     }
     return "";
@@ -227,7 +260,8 @@ tl::expected<Workspace, WorkspaceRefusal> open_workspace(const std::string& conf
         return tl::unexpected<WorkspaceRefusal>(WorkspaceRefusal{code, std::move(reason)});
     };
     if (!configured.starts_with('/')) {
-        return refuse(Refusal::workspace_missing, "\"" + configured + "\" is not an absolute path");
+        return refuse(Refusal::workspace_missing,
+                      "\"" + escape_path(configured) + "\" is not an absolute path");
     }
     Workspace workspace;
     workspace.fd.reset(::open(configured.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -237,15 +271,19 @@ tl::expected<Workspace, WorkspaceRefusal> open_workspace(const std::string& conf
     workspace.path = path_of(workspace.fd.get());
     if (workspace.path.empty()) {
         return refuse(Refusal::workspace_missing,
-                      configured + " was moved or removed while it was looked at");
+                      escape_path(configured) + " was moved or removed while it was looked at");
     }
     const std::string unsafe = unsafe_reason(workspace.path, places);
     if (!unsafe.empty()) {
         const bool by_link = tidy_path(configured) != workspace.path;
+        const std::string shown = escape_path(workspace.path);
         return refuse(Refusal::workspace_unsafe,
-                      by_link ? configured + " leads to " + workspace.path + ", which" +
-                                    unsafe.substr(workspace.path.size())
+                      by_link ? escape_path(configured) + " leads to " + shown + ", which" +
+                                    unsafe.substr(shown.size())
                               : unsafe);
+    }
+    if (std::string nowhere = settle_inside(workspace, configured, places); !nowhere.empty()) {
+        return refuse(Refusal::workspace_unsafe, std::move(nowhere));
     }
     return workspace;
 }

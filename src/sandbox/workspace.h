@@ -59,14 +59,17 @@ struct PlaceFacts {
 // list by its own path too.
 [[nodiscard]] std::vector<Place> resolve_places(const std::vector<Place>& places);
 
-// Why the workspace at this real path is unsafe, naming both paths; empty: it is safe. Pure: places
-// are compared as they are, so they must be resolved.
+// Why the workspace at this real path is unsafe, naming both paths, on one line; empty: it is safe.
+// Pure: places are compared as they are, so they must be resolved.
 [[nodiscard]] std::string unsafe_reason(const std::string& workspace,
                                         const std::vector<Place>& places);
 
 struct Workspace {
     UniqueFd fd;       // O_PATH | O_DIRECTORY | O_CLOEXEC, what is to be bound
     std::string path;  // its real path
+    // Where the session has it: at its real path. One that isn't UTF-8 can stand in no JSON, so
+    // there it is the path by which the operator names it, link or not. Always UTF-8 and tidy.
+    std::string inside;
 };
 
 struct WorkspaceRefusal {
@@ -74,7 +77,9 @@ struct WorkspaceRefusal {
     std::string reason;
 };
 
-// Opens and judges. `configured` may go through links. `places` are resolved ones.
+// Opens and judges. `configured` may go through links. `places` are resolved ones. A reason is one
+// line whatever the path holds. A workspace with neither a real path nor a configured one (without
+// "..") that is UTF-8 counts as unsafe.
 [[nodiscard]] tl::expected<Workspace, WorkspaceRefusal> open_workspace(
     const std::string& configured, const std::vector<Place>& places);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/utf8.h"
 #include "process/files.h"
 
 namespace mosaic::sandbox {
@@ -157,11 +158,8 @@ class Repository {
                    : "";
     }
 
-    static void add(GitFinding& out,
-                    BindKind kind,
-                    const std::string& path,
-                    const char* reason,
-                    UniqueFd& fd) {
+    static void add(
+        GitFinding& out, BindKind kind, const std::string& path, const char* reason, UniqueFd& fd) {
         if (!fd.valid()) {
             return;
         }
@@ -201,8 +199,8 @@ GitFinding look_at_git(const Workspace& workspace, bool allowed, const std::vect
     if (lies_in(gitdir, workspace.path) && gitdir.find("/../") == std::string::npos) {
         return out;
     }
-    const std::string says =
-        "the workspace " + workspace.path + " is a git worktree of " + gitdir + ", which ";
+    const std::string says = "the workspace " + escape_path(workspace.path) +
+                             " is a git worktree of " + escape_path(gitdir) + ", which ";
     if (!allowed) {
         out.warning = says +
                       "a session doesn't see: git fails in it; give it a clone of its own, or set "

@@ -47,6 +47,8 @@ TEST_CASE("what goes to a terminal can't drive it") {
 TEST_CASE("what a log quotes stays on the log's own line") {
     CHECK(one_line("no tool \"x\nmosaic-host: all is well\tnow\"\x1b") ==
           "no tool \"x mosaic-host: all is well now\"\\u001b");
+    CHECK(escape_path("/w/a b\nc\td\x1b[m") == "/w/a b\\nc\\td\\u001b[m");
+    CHECK(escape_path("/w/\xFF\xC3\xBC\xC3") == "/w/\\xff\xC3\xBC\\xc3");
 }
 
 TEST_CASE("a secret moves and leaves nothing at its source") {

@@ -48,6 +48,29 @@ Instance only_role(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a workspace may have any name that UTF-8 can say") {
+    const auto workspace = [](const std::string& text, const std::string& path) {
+        return parse_business(R"({"id":"a","human":"h","roles":{"pm":{"definition":"pm",)"
+                              R"("workspace":")" +
+                                  text + R"("}}})",
+                              path);
+    };
+    CHECK(workspace("/w/a b", kPath)->roles.at("pm").workspace == "/w/a b");
+    CHECK(workspace("/w/a\\nb\\u001b", kPath)->roles.at("pm").workspace == "/w/a\nb\x1b");
+    CHECK(workspace("-rf", "/etc/x.json")->roles.at("pm").workspace == "/etc/-rf");
+    CHECK(workspace("/w", "/\xFF/x.json")->roles.at("pm").workspace == "/w");
+    const std::string where = "/roles/pm/workspace: expected ";
+    const auto nul = workspace("/w\\u0000", kPath);
+    REQUIRE_FALSE(nul.has_value());
+    CHECK(nul.error().text.find(where + "a path without NUL characters, found \"/w\\u0000\"") !=
+          std::string::npos);
+    const auto relative = workspace("w", "/\xFF/x.json");
+    REQUIRE_FALSE(relative.has_value());
+    CHECK(relative.error().text.find(where + "an absolute path, or a file in a directory whose "
+                                             "path is UTF-8: this one lies in \"/\\xff\"") !=
+          std::string::npos);
+}
+
 TEST_CASE("a full business document is read into every field") {
     const std::string text = R"({
       "id": "acme", "human": "jordan", "arbiters": {"technical": "pm", "delivery": "jordan"},
@@ -257,14 +280,12 @@ TEST_CASE("bad business documents are refused with file, pointer and expectation
          "/launch/models: is missing; expected an array"},
         {with_rest(R"("launch":{"by":"pm","instances":[],"models":["m"]})"),
          "/launch/models/0: expected an object, found a string"},
-        {with_rest(
-             R"("launch":{"by":"pm","instances":[],"models":[{"provider":"",)"
-             R"("model":"m","max":1}]})"),
+        {with_rest(R"("launch":{"by":"pm","instances":[],"models":[{"provider":"",)"
+                   R"("model":"m","max":1}]})"),
          "/launch/models/0/provider: expected 1 to 256 bytes without control characters, found "
          "\"\""},
-        {with_rest(
-             R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p",)"
-             R"("model":"m","max":-1}]})"),
+        {with_rest(R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p",)"
+                   R"("model":"m","max":-1}]})"),
          "/launch/models/0/max: expected an integer from 0 to 2048, found -1"},
         {with_rest(
              R"("launch":{"by":"pm","instances":[],"models":[{"provider":"p","model":"m"}]})"),

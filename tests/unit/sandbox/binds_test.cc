@@ -283,3 +283,16 @@ TEST_CASE("paths of any bytes stand as they are, each an argument of its own") {
         CHECK(std::count(argv.begin(), argv.end(), path + "/inner") == 2);
     }
 }
+
+TEST_CASE("a workspace that is shown elsewhere is bound by descriptor all the same") {
+    SandboxSpec spec = plain_spec();
+    spec.workspace = "/srv/odd\xFFname";
+    spec.workspace_inside = "/srv/link";
+    const std::vector<Bind> list = binds(spec);
+    const auto at = std::find_if(
+        list.begin(), list.end(), [](const Bind& bind) { return bind.dest == "/srv/link"; });
+    REQUIRE(at != list.end());
+    CHECK(at->kind == BindKind::read_write_fd);
+    CHECK(at->source == "/srv/odd\xFFname");
+    CHECK(at->fd == spec.workspace_fd);
+}

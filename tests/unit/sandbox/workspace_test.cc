@@ -144,9 +144,9 @@ TEST_CASE("a good workspace gives its descriptor and real path") {
     }
 }
 
-TEST_CASE("names of any bytes are good workspaces") {
+TEST_CASE("names of any characters are good workspaces") {
     const Scratch scratch;
-    for (const std::string name : {"with space", "new\nline", "-rf", "\xff\xfe", "x (deleted)"}) {
+    for (const std::string name : {"with space", "new\nline", "-rf", "x (deleted)"}) {
         CAPTURE(name);
         const auto workspace = open_workspace(scratch.directory(name), {});
         REQUIRE(workspace.has_value());
@@ -203,6 +203,64 @@ TEST_CASE("an unsafe directory is refused however its path is spelled, with both
     CHECK(open_workspace(scratch / "innocent/project", places).has_value());
     CHECK_FALSE(open_workspace(scratch / "innocent/.ssh", places).has_value());
     CHECK_FALSE(open_workspace(scratch.path(), places).has_value());
+}
+
+TEST_CASE("a workspace is where its real path is unless that isn't UTF-8") {
+    const Scratch scratch;
+    for (const std::string name : {"a b", "two\nlines", "-rf", "gr\xC3\xBC\xC3\x9F"}) {
+        CAPTURE(name);
+        scratch.directory(name);
+        scratch.link(name, "to " + name);
+        for (const std::string& path : {scratch / name, scratch / ("to " + name)}) {
+            const auto workspace = open_workspace(path, {});
+            REQUIRE(workspace.has_value());
+            CHECK(workspace->path == scratch / name);
+            CHECK(workspace->inside == scratch / name);
+        }
+    }
+    scratch.directory("odd\xFFname/deeper");
+    scratch.link("odd\xFFname", "link");
+    const auto by_link = open_workspace(scratch / "link//deeper/.", {});
+    REQUIRE(by_link.has_value());
+    CHECK(by_link->path == scratch / "odd\xFFname/deeper");
+    CHECK(by_link->inside == scratch / "link/deeper");
+    const std::string why = scratch /
+                            "odd\\xffname/deeper is not UTF-8, which no session can be told: "
+                            "name it by a link whose path is, without \"..\"";
+    for (const std::string& path :
+         {scratch / "odd\xFFname/deeper", scratch / "link/deeper/../deeper"}) {
+        const auto refused = open_workspace(path, {});
+        REQUIRE_FALSE(refused.has_value());
+        CHECK(refused.error().code == Refusal::workspace_unsafe);
+        CHECK(refused.error().reason == why);
+    }
+}
+
+TEST_CASE("a workspace that is shown elsewhere covers nothing that it must keep clear of") {
+    const Scratch scratch;
+    scratch.directory("odd\xFFname");
+    scratch.directory("system");
+    scratch.link("../odd\xFFname", "system/ws");
+    const std::vector<Place> places =
+        resolve_places({Place{.path = scratch / "system", .what = "the system directory"}});
+    const auto refused = open_workspace(scratch / "system/ws", places);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code == Refusal::workspace_unsafe);
+    CHECK(refused.error().reason ==
+          scratch / "system/ws lies in the system directory " + scratch.path() + "/system");
+}
+
+TEST_CASE("a reason is one line whatever the path holds") {
+    const Scratch scratch;
+    const std::string odd = "odd\n\x1b[2J\xFF";
+    scratch.directory(odd);
+    const std::string shown = scratch / "odd\\n\\u001b[2J\\xff";
+    const std::vector<Place> places = {Place{.path = scratch / odd, .what = "the data root"}};
+    CHECK(open_workspace(scratch / odd, places).error().reason ==
+          shown + " is the data root " + shown);
+    CHECK(open_workspace(scratch / (odd + "/none"), {}).error().reason ==
+          shown + "/none does not exist (or is a link to nothing)");
+    CHECK(open_workspace("a\nb", {}).error().reason == "\"a\\nb\" is not an absolute path");
 }
 
 TEST_CASE("a place that is a link is guarded at both of its ends") {

@@ -21,6 +21,7 @@
 #include "process/files.h"
 #include "process/pidfd.h"
 #include "registry/layout.h"
+#include "sandbox/control_groups.h"
 #include "sandbox/hardening.h"
 #include "sandbox/probe.h"
 #include "sandbox/seccomp.h"
@@ -32,6 +33,7 @@
 namespace mosaic::cli {
 namespace {
 
+constexpr uint64_t kMountsBytesMax = uint64_t{4} * 1024 * 1024;
 constexpr int kSoPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5; Debian 12's headers lack it
 
 using Findings = std::vector<Finding>;
@@ -263,20 +265,51 @@ void check_machine(Findings& out) {
     out.push_back(namespaces());
 }
 
-// The levels that don't depend on the instance.
-void check_hardening(bool nested, Findings& out) {
-    if (nested) {
-        // Ours and not the host's, but both are usually started by the same user's manager.
-        const auto safe = sandbox::check_nested(sysctl("/proc/self/cgroup"));
-        out.push_back(safe ? Finding{"sandbox.nested", Health::fine, "no group can be written", ""}
-                           : Finding{"sandbox.nested",
-                                     Health::refuses,
-                                     safe.error().text,
-                                     "switch it off, or run the host without Delegate="});
+// Who holds the data root's lock; 0: no host runs there.
+pid_t host_of(const std::string& data_root) {
+    const UniqueFd lock(::open(registry::lock_path(data_root).c_str(),
+                               O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+
+    struct flock held {};
+
+    held.l_type = F_WRLCK;
+    held.l_whence = SEEK_SET;
+    const bool asked = lock.valid() && ::fcntl(lock.get(), F_GETLK, &held) == 0;
+    return asked && held.l_type != F_UNLCK ? held.l_pid : 0;
+}
+
+Finding nested_sandboxes(const sandbox::GroupLevel& groups, bool own_group) {
+    const std::string name = "sandbox.nested";
+    if (own_group) {
+        return {name, Health::fine, groups.reason, ""};
+    }
+    const std::string root = sandbox::groups_mount(
+        process::read_file("/proc/self/mountinfo", kMountsBytesMax).value_or(""));
+    const std::string own = sysctl("/proc/self/cgroup");
+    const auto safe = root.empty() ? sandbox::check_nested(own) : sandbox::check_nested(own, root);
+    if (safe) {
+        return {name, Health::fine, "no group can be written", ""};
+    }
+    return {name, Health::refuses, safe.error().text, "switch it off, or " + groups.remedy};
+}
+
+// The levels that don't depend on the instance. Control groups are the running host's; without one,
+// those that a host would have that is started where we were.
+void check_hardening(const config::SystemConfig& system, pid_t host, Findings& out) {
+    sandbox::GroupFiles files;
+    const auto delegation = sandbox::find_delegation_of(files, host != 0 ? host : ::getpid());
+    sandbox::GroupLevel groups = sandbox::group_level(
+        delegation, {system.limits.memory_bytes, system.limits.session.processes});
+    if (host == 0) {
+        groups.reason += " (of a host started from here; none runs)";
+    }
+    if (system.sandbox.nested) {
+        out.push_back(nested_sandboxes(groups, delegation.has_value()));
     }
     sandbox::HardeningFacts facts;
-    facts.nested = nested;
+    facts.nested = system.sandbox.nested;
     facts.landlock_abi = sandbox::landlock_abi();
+    facts.groups = groups;
     for (const sandbox::Level& level : sandbox::hardening(facts)) {
         out.push_back(judge_level(level));
     }
@@ -294,7 +327,8 @@ void check_config(const Context& context, Findings& out) {
                    system->file.empty() ? "no system file; all defaults" : system->file,
                    ""});
     out.push_back(who_we_are(system->user));
-    check_hardening(system->sandbox.nested, out);
+    const auto machine = read_machine(context);
+    check_hardening(*system, machine ? host_of(machine->data_root) : 0, out);
     out.push_back(bwrap(system->sandbox.bwrap));
     const auto layout = sandbox::read_layout();
     if (layout && layout->missing.empty()) {
@@ -306,7 +340,6 @@ void check_config(const Context& context, Findings& out) {
                        "install what is missing"});
     }
     check_modules(load_modules(*system), out);
-    const auto machine = read_machine(context);
     if (!machine) {
         const bool unnamed = machine.error().exit_code == exit_code::kUsage;
         out.push_back({"business",

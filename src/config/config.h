@@ -30,7 +30,9 @@ struct Limits {
     int64_t stop_timeout_ms = 10'000;  // host stop, and stop's default [stopTimeoutMs]
     int64_t setup_in_flight = 0;       // launches set up at once, 0: two per core [setupInFlight]
     int64_t setup_wait_ms = 60'000;    // waiting for set-up before `busy` [setupWaitMs]
-    int64_t shm_bytes = int64_t{64} * 1024 * 1024;              // /dev/shm of a session [shmBytes]
+    int64_t shm_bytes = int64_t{64} * 1024 * 1024;  // /dev/shm of a session [shmBytes]
+    // Of a run's control group, where there are such; 0: no limit [memoryBytes]
+    int64_t memory_bytes = int64_t{4} * 1024 * 1024 * 1024;
     int64_t runs_kept = 200;                                    // ended run directories [runsKept]
     int64_t runs_kept_days = 30;                                // 0: any age [runsKeptDays]
     int64_t run_disk_bytes = int64_t{10} * 1024 * 1024 * 1024;  // of a run's rw/ [runDiskBytes]

@@ -20,6 +20,8 @@ constexpr std::array<std::string_view, 4> kOwnVariables = {
 constexpr int64_t kHourMs = 3'600'000;
 constexpr int64_t kWeekSeconds = 7 * 24 * 3600;
 constexpr int64_t kTebibyte = int64_t{1} << 40;
+// With less a session can't even start.
+constexpr int64_t kMemoryBytesMin = int64_t{32} * 1024 * 1024;
 
 // The value of an XDG variable, or of HOME: an absolute path, else empty.
 std::string absolute_variable(const Environment& env, const std::string& name) {
@@ -56,6 +58,12 @@ Limits read_limits(Reader& r) {
         "setupInFlight", 0, static_cast<int64_t>(limits::kRunsMax), out.setup_in_flight);
     out.setup_wait_ms = l.integer_or("setupWaitMs", 0, kHourMs, out.setup_wait_ms);
     out.shm_bytes = l.integer_or("shmBytes", 4096, kTebibyte, out.shm_bytes);
+    out.memory_bytes = l.integer_or("memoryBytes", 0, 1024 * kTebibyte, out.memory_bytes);
+    if (out.memory_bytes != 0 && out.memory_bytes < kMemoryBytesMin) {
+        l.problem("memoryBytes",
+                  "expected 0 (no limit) or at least " + std::to_string(kMemoryBytesMin) +
+                      ", found " + std::to_string(out.memory_bytes));
+    }
     out.runs_kept = l.integer_or("runsKept", 0, 1'000'000, out.runs_kept);
     out.runs_kept_days = l.integer_or("runsKeptDays", 0, 36'500, out.runs_kept_days);
     out.run_disk_bytes =

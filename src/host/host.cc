@@ -117,6 +117,7 @@ Result<void> Host::set_up() {
                                             *broker_,
                                             *clients_,
                                             *log_,
+                                            *settings_.groups,
                                             settings_.system.limits,
                                             settings_.business.id,
                                             settings_.business.human});
@@ -281,6 +282,9 @@ void Host::dispatch_timers() {
                 break;
             case TimerKind::tidy_up:
                 directories_->on_timer();
+                break;
+            case TimerKind::group_retry:
+                runs_->on_group_timer();
                 break;
             case TimerKind::stop_all:
                 cut_stop_short();

@@ -104,6 +104,7 @@ void Host::begin_recovery(const wire::BoundResult& bound) {
     std::vector<wire::BoundRun> to_end = unlogged_ends(root_.runs.get(), bound, logged_);
     to_end.insert(to_end.begin(), bound.bound.begin(), bound.bound.end());
     recovery_->begin(left_, to_end);
+    runs_->sweep_groups(directories_->list());
     forget_orphans(bound);
     broker_->set_candidates({});
 }

@@ -52,6 +52,7 @@ enum class TimerKind : uint16_t {
     bad_request_summary,
     disk_check,
     tidy_up,
+    group_retry,
     stop_all,
 };
 

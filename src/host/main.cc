@@ -109,6 +109,10 @@ int serve(const Arguments& arguments) {
         return refuse(staged.error());
     }
     resolve_places(settings, *root);
+    take_groups(settings);
+    if (const auto safe = check_nested(settings); !safe) {
+        return refuse(safe.error());
+    }
     if (arguments.pm && !settings.business.launch) {
         log_line("PM launch refused: launch-not-configured (business " + settings.business.id +
                  " has no launch block)");

@@ -124,11 +124,16 @@ std::vector<harness::ManifestBind> manifest_binds(const std::vector<sandbox::Bin
     return out;
 }
 
+sandbox::GroupLimits group_limits(const config::Limits& limits) {
+    return {limits.memory_bytes, limits.session.processes};
+}
+
 std::vector<harness::ManifestLevel> manifest_levels(const PlanFacts& f) {
     sandbox::HardeningFacts facts;
     facts.network_none = f.instance.network == config::Network::none;
     facts.nested = f.settings.system.sandbox.nested;
     facts.landlock_abi = f.settings.landlock_abi;
+    facts.groups = f.settings.groups->level(group_limits(f.settings.system.limits));
     std::vector<harness::ManifestLevel> out;
     for (const sandbox::Level& level : sandbox::hardening(facts)) {
         out.push_back({level.name, level.on ? "on" : "off", level.reason});
@@ -231,6 +236,7 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox
     if (!git.warning.empty()) {
         plan.warnings.push_back(std::move(git.warning));
     }
+    plan.group_limits = group_limits(f.settings.system.limits);
     plan.run_dir = paths.run_dir;
     plan.transcript = harness::transcript_path(run);
     return plan;

@@ -99,6 +99,7 @@ void Runs::start_outer(uint32_t index) {
         return;
     }
     if (const auto started = start_behind_gate(s); !started) {
+        drop_group(s);
         s.failure = started.error().text;
         return;
     }
@@ -144,6 +145,12 @@ Result<void> Runs::start_behind_gate(RunSlot& s) {
     }
     spec.new_keyring = true;
     spec.oom_score_adj = kSessionOomScore;
+    UniqueFd group;
+    if (parts_.groups.on()) {
+        MOSAIC_TRY_ASSIGN(group, parts_.groups.make(s.run, s.plan.group_limits));
+        s.has_group = true;
+        spec.control_group_fd = group.get();
+    }
     MOSAIC_TRY_ASSIGN(process::Spawned child, process::spawn(spec));
     s.process.pid = child.pid();
     // The child can't be reaped by anybody else, so its stat is its own even after its death.
@@ -225,6 +232,9 @@ void Runs::kill(RunSlot& s) {
         session.group = static_cast<pid_t>(s.process.pid);
     }
     kill_session(session);
+    if (s.has_group) {
+        parts_.groups.kill(s.run);
+    }
 }
 
 void Runs::on_exit(uint32_t index) {
@@ -271,6 +281,11 @@ void Runs::report_exit(uint32_t index) {
     }
     s.end_signal = end.signal;
     s.end_detail = end.detail;
+    if (s.has_group && end.reason == EndReason::killed && end.detail.empty() &&
+        parts_.groups.out_of_memory_kills(s.run) > 0) {
+        s.end_detail = "memory";
+    }
+    drop_group(s);
     const bool sandbox_failed = end.detail.starts_with("sandbox");
     sandbox_doubt_ = sandbox_doubt_ || sandbox_failed;
     if (sandbox_failed && !s.failure.starts_with("sandbox: ")) {

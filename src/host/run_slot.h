@@ -15,6 +15,7 @@
 #include "host/loop.h"
 #include "launch/run_machine.h"
 #include "process/spawn.h"
+#include "sandbox/control_groups.h"
 #include "sandbox/status.h"
 #include "wire/messages.h"
 
@@ -59,6 +60,7 @@ struct Plan {
     std::vector<std::string> argv;     // of bwrap
     std::vector<std::string> env;
     std::vector<std::string> warnings;  // host variables that sessions don't get; names only
+    sandbox::GroupLimits group_limits;  // where runs have control groups
     std::string run_dir;
     std::string transcript;
 };
@@ -90,6 +92,7 @@ struct RunSlot {
     bool spawned = false;  // the gate is open; before that an exit isn't told
     bool found = false;    // the runner was found and checked
     process::Exit exit;
+    bool has_group = false;  // a control group of its own, not yet given to removal
 
     // The capability on its way out, and what stays of it.
     std::string capability_line;

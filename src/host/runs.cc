@@ -28,6 +28,9 @@ namespace {
 constexpr Duration kTermAgain = seconds(1);
 // How long the broker may take to answer before it counts as not there.
 constexpr Duration kBrokerTakes = seconds(10);
+// A group is empty when its last process is reaped, which a SIGKILL only begins.
+constexpr Duration kGroupAgain = milliseconds(100);
+constexpr int kGroupTriesMax = 100;
 // How long a SIGKILL may take before it is sent again and a person is told.
 constexpr Duration kKillTakes = seconds(10);
 
@@ -358,6 +361,52 @@ void Runs::on_term_timer(uint32_t index, uint32_t generation) {
     }
 }
 
+void Runs::drop_group(RunSlot& s) {
+    if (std::exchange(s.has_group, false)) {
+        remove_group(s.run);
+    }
+}
+
+void Runs::remove_group(const std::string& run) {
+    if (parts_.groups.remove(run)) {
+        return;
+    }
+    groups_left_.push_back({run});
+    if (!std::exchange(group_timer_, true)) {
+        parts_.loop.set_timer(TimerKind::group_retry, 0, 0, kGroupAgain);
+    }
+}
+
+void Runs::on_group_timer() {
+    group_timer_ = false;
+    std::vector<GroupLeft> left = std::exchange(groups_left_, {});
+    for (GroupLeft& group : left) {
+        parts_.groups.kill(group.run);
+        if (parts_.groups.remove(group.run)) {
+            continue;
+        }
+        if (++group.tries == kGroupTriesMax) {
+            log_line("the control group of run " + group.run +
+                     " can't be removed; the next host tries again");
+            continue;
+        }
+        groups_left_.push_back(std::move(group));
+    }
+    if (!groups_left_.empty()) {
+        group_timer_ = true;
+        parts_.loop.set_timer(TimerKind::group_retry, 0, 0, kGroupAgain);
+    }
+}
+
+void Runs::sweep_groups(const std::vector<std::string>& runs) {
+    for (const std::string& run : parts_.groups.runs()) {
+        if (std::find(runs.begin(), runs.end(), run) != runs.end()) {
+            parts_.groups.kill(run);
+            remove_group(run);
+        }
+    }
+}
+
 // `refusal` and `why` are for who still waits for its launch.
 void Runs::ask_to_stop(uint32_t index, Refusal refusal, const std::string& why) {
     RunSlot& s = slot(index);
@@ -515,6 +564,7 @@ void Runs::free_seat(uint32_t index) {
     if (s.outer_pidfd.valid() && !s.spawned) {
         kill(s);  // it is still behind its gate
     }
+    drop_group(s);
     for (const int64_t request : s.stop_requests) {
         json::Value result(json::Object{{"stopped", true},
                                         {"business", parts_.business},

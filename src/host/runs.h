@@ -12,6 +12,7 @@
 #include "host/launch_log.h"
 #include "host/run_slot.h"
 #include "host/session_store.h"
+#include "sandbox/control_groups.h"
 
 namespace mosaic::host {
 
@@ -23,6 +24,7 @@ struct RunParts {
     BrokerLink& broker;
     Clients& clients;
     LaunchLog& log;
+    sandbox::RunGroups& groups;
     config::Limits limits;
     std::string business;
     std::string human;
@@ -75,6 +77,11 @@ class Runs {
     void on_stdin_done(uint32_t index);
     void on_deadline(uint32_t index, uint32_t generation);
     void on_term_timer(uint32_t index, uint32_t generation);
+    void on_group_timer();
+
+    // Control groups of these runs, which an earlier host left: what is in them is killed, and they
+    // go.
+    void sweep_groups(const std::vector<std::string>& runs);
 
     // The seat is running, launching or ending.
     [[nodiscard]] bool is_taken(const Seat& seat) const;
@@ -125,6 +132,8 @@ class Runs {
     void spawn(uint32_t index);
     void find_runner_of(uint32_t index);
     void kill(RunSlot& s);
+    void drop_group(RunSlot& s);
+    void remove_group(const std::string& run);
     void report_exit(uint32_t index);
     void bind(uint32_t index);
     void record(uint32_t index);
@@ -152,6 +161,15 @@ class Runs {
     std::deque<std::string> ended_;
     bool sandbox_doubt_ = false;
     bool went_live_ = false;
+
+    // Groups that something was still in when they should have gone.
+    struct GroupLeft {
+        std::string run;
+        int tries = 0;
+    };
+
+    std::vector<GroupLeft> groups_left_;
+    bool group_timer_ = false;
 };
 
 }  // namespace mosaic::host

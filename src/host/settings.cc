@@ -15,6 +15,7 @@ namespace mosaic::host {
 namespace {
 
 constexpr uint64_t kCgroupBytesMax = uint64_t{64} * 1024;
+constexpr uint64_t kMountsBytesMax = uint64_t{4} * 1024 * 1024;
 
 Result<std::string> find_beside(const std::string& directory, const std::string& name) {
     const std::string here = directory + "/" + name;
@@ -60,6 +61,7 @@ Result<Settings> read_settings(const SettingsSource& source, const Settings* liv
     if (living != nullptr) {
         out.programs = living->programs;
         out.shipped = living->shipped;
+        out.groups = living->groups;
     } else {
         MOSAIC_TRY_ASSIGN(out.programs, find_programs());
         MOSAIC_TRY_ASSIGN(const std::string self, process::real_path("/proc/self/exe"));
@@ -71,6 +73,9 @@ Result<Settings> read_settings(const SettingsSource& source, const Settings* liv
         log_line("warning: " + warning);
     }
     MOSAIC_TRY(prepare_hardening(out));
+    if (living != nullptr) {
+        MOSAIC_TRY(check_nested(out));
+    }
     return out;
 }
 
@@ -90,6 +95,7 @@ Result<Settings> copy_settings(const Settings& settings) {
         return fail_sys(errno, "a descriptor for the system call filter");
     }
     out.landlock_abi = settings.landlock_abi;
+    out.groups = settings.groups;
     out.programs = settings.programs;
     out.stages = settings.stages;
     out.places = settings.places;
@@ -161,17 +167,34 @@ Result<void> stage_modules(Settings& settings, const DataRoot& root) {
 }
 
 Result<void> prepare_hardening(Settings& settings) {
-    if (settings.system.sandbox.nested) {
-        MOSAIC_TRY_ASSIGN(const std::string groups,
-                          process::read_file("/proc/self/cgroup", kCgroupBytesMax));
-        MOSAIC_TRY(sandbox::check_nested(groups));
-    }
     MOSAIC_TRY_ASSIGN(
         const std::string program,
         sandbox::seccomp_program(sandbox::session_filter(settings.system.sandbox.nested)));
     MOSAIC_TRY_ASSIGN(settings.seccomp, sandbox::program_file(program));
     settings.landlock_abi = sandbox::landlock_abi();
     return {};
+}
+
+void take_groups(Settings& settings) {
+    auto files = std::make_unique<sandbox::GroupFiles>();
+    auto delegation = sandbox::find_delegation_of(*files, ::getpid());
+    settings.groups =
+        std::make_shared<sandbox::RunGroups>(std::move(files), std::move(delegation), ::getpid());
+    const config::Limits& limits = settings.system.limits;
+    log_line(settings.groups->level({limits.memory_bytes, limits.session.processes}).reason);
+}
+
+Result<void> check_nested(const Settings& settings) {
+    // In a group of its own a session can kill itself.
+    if (!settings.system.sandbox.nested || settings.groups->on()) {
+        return {};
+    }
+    MOSAIC_TRY_ASSIGN(const std::string groups,
+                      process::read_file("/proc/self/cgroup", kCgroupBytesMax));
+    MOSAIC_TRY_ASSIGN(const std::string mounts,
+                      process::read_file("/proc/self/mountinfo", kMountsBytesMax));
+    const std::string root = sandbox::groups_mount(mounts);
+    return root.empty() ? sandbox::check_nested(groups) : sandbox::check_nested(groups, root);
 }
 
 wire::BrokerConfig broker_config(const Settings& settings) {

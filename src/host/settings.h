@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "harness/module.h"
 #include "host/data_root.h"
 #include "host/stage.h"
+#include "sandbox/control_groups.h"
 #include "sandbox/layout.h"
 #include "sandbox/workspace.h"
 #include "wire/messages.h"
@@ -46,6 +48,8 @@ struct Settings {
     sandbox::Layout layout;
     UniqueFd seccomp;      // the file of sandbox::program_file
     int landlock_abi = 0;  // of this kernel
+    // The control groups of this host's runs: the same for all settings of one host.
+    std::shared_ptr<sandbox::RunGroups> groups = std::make_shared<sandbox::RunGroups>();
     Programs programs;
     // The staged tree of each module; "" is any of them, or one without a module, for the probe.
     std::map<std::string, std::string> stages;
@@ -80,6 +84,14 @@ void resolve_places(Settings& settings, const DataRoot& root);
 
 // Prepares what every session is hardened with: the system call filter, and what the kernel has.
 [[nodiscard]] Result<void> prepare_hardening(Settings& settings);
+
+// Once, at the start, by the one host of its data root, before it has any child: takes up what of
+// control groups was delegated, and says on the log what there is. From then on this process may be
+// in another group than it was started in.
+void take_groups(Settings& settings);
+
+// sandbox.nested may be on here. Asked after take_groups.
+[[nodiscard]] Result<void> check_nested(const Settings& settings);
 
 // What the broker decides by.
 [[nodiscard]] wire::BrokerConfig broker_config(const Settings& settings);

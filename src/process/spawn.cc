@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/keyctl.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,6 +37,8 @@ std::string_view describe(SpawnStep step) {
     switch (step) {
         case SpawnStep::parent_gone:
             return "the parent has died";
+        case SpawnStep::control_group:
+            return "entering its control group";
         case SpawnStep::session:
             return "setsid";
         case SpawnStep::keyring:
@@ -142,6 +145,7 @@ struct Spawned::State {
     void* mapping = MAP_FAILED;
 
     pid_t pid = 0;
+    int control_group_fd = -1;
     int oom_score_adj = 0;
     UniqueFd pidfd;
     UniqueFd result;
@@ -225,6 +229,7 @@ struct Spawned::State {
         }
         plan.parent = ::getpid();
         plan.landlock_fd = spec.landlock_scope_fd;
+        control_group_fd = spec.control_group_fd;
         plan.new_session = spec.new_session;
         plan.controlling_terminal = spec.controlling_terminal;
         plan.new_keyring = spec.new_keyring;
@@ -250,6 +255,22 @@ struct Spawned::State {
 
     [[nodiscard]] void* stack_base() const { return static_cast<char*>(mapping) + kGuardBytes; }
 
+    // A child that is made in the wanted group, or -1: there is none, or it doesn't work here.
+    [[nodiscard]] pid_t clone_into_group(int* child_pidfd) {
+        if (control_group_fd < 0) {
+            return -1;
+        }
+        clone_args arguments{};
+        arguments.flags = CLONE_VM | CLONE_PIDFD | CLONE_INTO_CGROUP;
+        arguments.pidfd = reinterpret_cast<uintptr_t>(child_pidfd);
+        arguments.exit_signal = SIGCHLD;
+        arguments.stack = reinterpret_cast<uintptr_t>(stack_base());
+        arguments.stack_size = kStackBytes;
+        arguments.cgroup = static_cast<unsigned>(control_group_fd);
+        const long child = raw_clone3(&arguments, sizeof(arguments), run_spawn_child, &plan);
+        return child > 0 ? static_cast<pid_t>(child) : -1;
+    }
+
     // clone(2) with every signal blocked, also the two that libc keeps for itself: a handler that
     // ran in the child would run in our memory.
     Result<void> start() {
@@ -270,8 +291,12 @@ struct Spawned::State {
                     reinterpret_cast<intptr_t>(&all),
                     reinterpret_cast<intptr_t>(&before),
                     kKernelSigsetBytes);
-        const pid_t child =
-            ::clone(run_spawn_child, top, CLONE_VM | CLONE_PIDFD | SIGCHLD, &plan, &child_pidfd);
+        pid_t child = clone_into_group(&child_pidfd);
+        if (child < 0) {
+            plan.control_group_fd = control_group_fd;
+            child = ::clone(
+                run_spawn_child, top, CLONE_VM | CLONE_PIDFD | SIGCHLD, &plan, &child_pidfd);
+        }
         const int error_of_clone = errno;
         raw_syscall(SYS_rt_sigprocmask,
                     SIG_SETMASK,

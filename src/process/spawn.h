@@ -14,8 +14,9 @@
 // The child gets an empty signal mask and default dispositions (TRAP-05, TRAP-06), exactly the
 // descriptors named here and no other (TRAP-08), and nothing of our environment. It is made by
 // clone(2) with CLONE_VM | CLONE_PIDFD on a stack of its own: the parent goes on at once, whatever
-// its size, and does not wait for the exec. In the child only raw system calls run. (Not clone3: a
-// session's seccomp filter answers ENOSYS to it, and its runner spawns through this room too.)
+// its size, and does not wait for the exec. In the child only raw system calls run. (clone3 only
+// for control groups: a session's seccomp filter answers ENOSYS to it, and its runner spawns
+// through this room too.)
 
 namespace mosaic::process {
 
@@ -35,7 +36,11 @@ struct SpawnSpec {
     // memory can't write its own, the kernel gives it to all who share the memory, us included
     // (__set_oom_adj in fs/proc/base.c). Best effort: a failure is not reported.
     int oom_score_adj = 0;
-    int landlock_scope_fd = -1;      // a Landlock ruleset to enter before the exec; -1: none
+    int landlock_scope_fd = -1;  // a Landlock ruleset to enter before the exec; -1: none
+    // The directory of a control group (cgroup v2) that the child is in from its first instruction
+    // on; -1: it stays in ours. It is made there (TRAP-26); where that fails it moves there before
+    // anything else.
+    int control_group_fd = -1;
     bool parent_death_kill = false;  // PR_SET_PDEATHSIG SIGKILL: dies with the calling thread
 };
 

@@ -45,6 +45,15 @@ MOSAIC_SHARED_MEMORY_CHILD void join_keyring(SpawnPlan& plan) {
     give_up(plan, SpawnStep::keyring, result);
 }
 
+MOSAIC_SHARED_MEMORY_CHILD void enter_control_group(SpawnPlan& plan) {
+    const char name[] = "cgroup.procs";
+    const char self = '0';
+    const long procs =
+        raw_syscall(SYS_openat, plan.control_group_fd, address(name), O_WRONLY | O_CLOEXEC);
+    must(plan, SpawnStep::control_group, procs);
+    must(plan, SpawnStep::control_group, raw_syscall(SYS_write, procs, address(&self), 1));
+}
+
 // Moves every descriptor first above the highest number that the program gets, so that no target
 // can overwrite a source, and then down to its place.
 MOSAIC_SHARED_MEMORY_CHILD void place_descriptors(SpawnPlan& plan) {
@@ -107,6 +116,9 @@ MOSAIC_SHARED_MEMORY_CHILD int run_spawn_child(void* argument) {
         if (raw_syscall(SYS_getppid) != plan.parent) {
             give_up(plan, SpawnStep::parent_gone, -ESRCH);
         }
+    }
+    if (plan.control_group_fd >= 0) {
+        enter_control_group(plan);
     }
     if (plan.new_session) {
         must(plan, SpawnStep::session, raw_syscall(SYS_setsid));

@@ -10,6 +10,7 @@ namespace mosaic::process {
 // What the child was doing when it failed; the parent reads it from the shared plan.
 enum class SpawnStep : int {
     parent_gone,
+    control_group,
     session,
     keyring,
     directory,
@@ -45,6 +46,7 @@ struct SpawnPlan {
     int result_fd = -1;  // write end of the close-on-exec pipe; the child renumbers it
     pid_t parent = 0;
     int landlock_fd = -1;
+    int control_group_fd = -1;  // to be entered by the child itself
     bool new_session = false;
     bool controlling_terminal = false;
     bool new_keyring = false;

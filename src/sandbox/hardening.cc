@@ -74,10 +74,7 @@ std::vector<Level> hardening(const HardeningFacts& facts) {
          "processes, open files and core dumps are limited inside the session",
          ""},
         {"oom-score", true, "sessions go before the host when memory runs out", ""},
-        {"cgroup",
-         false,
-         "runs have no control group of their own: memory is bounded by the host's group alone",
-         ""},
+        {"cgroup", facts.groups.on, facts.groups.reason, facts.groups.remedy},
     };
 }
 

@@ -42,6 +42,7 @@ namespace {
 
 constexpr int64_t kShmBytes = int64_t{1} * 1024 * 1024;
 constexpr int64_t kProcesses = 300;
+constexpr int64_t kMemoryBytes = int64_t{256} * 1024 * 1024;
 constexpr int64_t kOpenFiles = 512;
 constexpr unsigned kKeyOfItsKeyring = 0x3f000000;
 constexpr unsigned kKeyOfItsUser = 0x3f0b0000;
@@ -160,6 +161,20 @@ ProbePlaces places_of(const World& world,
     return p;
 }
 
+// What bounds the memory of this run; 0, and said why: nothing.
+int64_t memory_bytes_of(const World& world, const std::string& run) {
+    const auto manifest =
+        json::parse(read_text(world.run_directory(run) + "/bundle/manifest.json"), {8});
+    REQUIRE(manifest.has_value());
+    for (const json::Value& level : *manifest->find("hardening")->array()) {
+        if (text(level, "name") == "cgroup" && text(level, "level") != "on") {
+            MESSAGE("left out, a session's memory is bounded: " << text(level, "reason"));
+            return 0;
+        }
+    }
+    return kMemoryBytes;
+}
+
 // Runs a table in a turn of an instance; the names of the rows that differ, which it reports.
 std::set<std::string> failing(World& world,
                               std::string_view instance,
@@ -188,6 +203,7 @@ void limit_sessions(World& world) {
     json::Value limits = object({{"shmBytes", kShmBytes}});
     limits.set("processes", kProcesses);
     limits.set("openFiles", kOpenFiles);
+    limits.set("memoryBytes", kMemoryBytes);
     world.system.set("limits", std::move(limits));
 }
 
@@ -215,7 +231,8 @@ TEST_CASE("every row of the probe table holds in a real turn") {
                      .inherited = {}});
         const std::string other = text(world.launch("reviewer"), "run");
         const std::string run = text(world.launch("coder"), "run");
-        const ProbePlaces places = places_of(world, objects, run, other);
+        ProbePlaces places = places_of(world, objects, run, other);
+        places.memory_bytes = memory_bytes_of(world, run);
         CHECK(failing(world, "coder", probe_table(places), true).empty());
         ::unlink(places.host_tmp_file.c_str());
     }
@@ -369,7 +386,8 @@ TEST_CASE("the manifest and the doctor name each level of hardening with its rea
         CHECK(on.contains(name));
     }
     CHECK(on.contains("landlock-scope") == kernel_scopes());
-    CHECK(!on.contains("cgroup"));
+    // Whether there is one is the machine's choice; groups_test.cc.
+    CHECK(all.contains("cgroup"));
     const Finished doctor = world.mosaic({"doctor", "--json"});
     std::set<std::string> told;
     const json::Value found = doctor.json();

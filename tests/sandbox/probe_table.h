@@ -36,6 +36,7 @@ struct ProbePlaces {
     std::string canary;           // a value that the host's environment holds and no session may
     uint32_t uid = 0;             // whom the session runs as
     int64_t shm_bytes = 0;        // size of the session's /dev/shm
+    int64_t memory_bytes = 0;     // what its control group allows; 0: nothing bounds it
     bool may_launch = false;      // launch.sock is bound
 };
 
@@ -250,6 +251,14 @@ inline void add_refused(std::vector<Probe>& out, const ProbePlaces& p) {
                    "No space left on device\n"});
 }
 
+// tail keeps the end of a line until the line ends, and is killed over it; wc counts what comes.
+inline Probe memory_probe(int64_t memory_bytes) {
+    return {"a session's memory is bounded",
+            "(head -c " + std::to_string(2 * memory_bytes) +
+                " /dev/zero | tail -n 1 | wc -c) 2>/dev/null",
+            "0\n"};
+}
+
 // "NAME ERRNO" of each name, one a line.
 inline std::string all_answer(const std::vector<const char*>& names, const char* answer) {
     std::string out;
@@ -355,6 +364,9 @@ inline std::vector<Probe> probe_table(const ProbePlaces& places) {
     detail::add_protected(out, places);
     detail::add_refused(out, places);
     detail::add_calls(out, places);
+    if (places.memory_bytes > 0) {
+        out.push_back(detail::memory_probe(places.memory_bytes));
+    }
     return out;
 }
 

@@ -153,6 +153,7 @@ void Rig::dispatch_timers() {
             case TimerKind::bad_request_summary:
             case TimerKind::disk_check:
             case TimerKind::tidy_up:
+            case TimerKind::group_retry:
             case TimerKind::stop_all:
                 FAIL("a timer of no part here");
         }

@@ -96,6 +96,32 @@ TEST_CASE("a child holds the named descriptors and no other") {
           std::vector<std::string>{"0 /dev/null", "2 /dev/null", "5 /etc/passwd", "9 /etc/passwd"});
 }
 
+TEST_CASE("a child enters its control group before its program runs") {
+    // A plain directory: no child can be made in it, so that the child has to enter it itself. One
+    // of cgroup2: tests/root/groups.sh.
+    std::string directory = "/var/tmp/mosaic-group.XXXXXX";
+    REQUIRE(::mkdtemp(directory.data()) != nullptr);
+    const std::string procs = directory + "/cgroup.procs";
+    const UniqueFd group(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    SpawnSpec spec = probe({"fds"});
+    spec.control_group_fd = group.get();
+    auto child = spawn(spec);
+    REQUIRE(child.has_value());
+    const auto started = child->wait_exec();
+    REQUIRE_FALSE(started.has_value());
+    CHECK(started.error().text.find("entering its control group: No such file") !=
+          std::string::npos);
+    CHECK(::waitpid(child->pid(), nullptr, 0) == child->pid());
+
+    const UniqueFd file(::open(procs.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    CHECK(descriptors_seen(spec) == std::vector<std::string>{"0 /dev/null", "2 /dev/null"});
+    char told[8] = {};
+    CHECK(::read(file.get(), told, sizeof told) == 1);
+    CHECK(told[0] == '0');
+    ::unlink(procs.c_str());
+    ::rmdir(directory.c_str());
+}
+
 TEST_CASE("each descriptor arrives at its number for every permutation of overlapping numbers") {
     const std::vector<std::string> paths = {
         "/etc/passwd", "/etc/group", "/etc/hosts", "/etc/fstab"};

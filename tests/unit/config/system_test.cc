@@ -47,7 +47,7 @@ TEST_CASE("a full system document is read into every field") {
       "plugins": {"harness": ["claude-code", "pi", "script"]},
       "pluginDirs": ["./plugins", "/opt/mosaic/harness"],
       "limits": {"runnerPidMs": 1000, "claimMs": 2000, "stopTimeoutMs": 3000, "setupInFlight": 4,
-                 "setupWaitMs": 5000, "shmBytes": 65536, "runsKept": 7, "runsKeptDays": 8,
+                 "setupWaitMs": 5000, "shmBytes": 65536, "memoryBytes": 33554432, "runsKept": 7, "runsKeptDays": 8,
                  "runDiskBytes": 1073741824, "diskCheckSeconds": 9, "turnSeconds": 10,
                  "turnGraceMs": 11, "replyBytes": 12,
                  "brokerRetries": 13, "processes": 14, "openFiles": 16},
@@ -66,6 +66,7 @@ TEST_CASE("a full system document is read into every field") {
     expected.limits.setup_in_flight = 4;
     expected.limits.setup_wait_ms = 5000;
     expected.limits.shm_bytes = 65536;
+    expected.limits.memory_bytes = 33554432;
     expected.limits.runs_kept = 7;
     expected.limits.runs_kept_days = 8;
     expected.limits.run_disk_bytes = 1073741824;
@@ -114,6 +115,10 @@ TEST_CASE("bad system documents are refused with file, pointer and expectation")
          "/limits/claimMs: expected an integer from 1 to 3600000, found 0"},
         {R"({"limits":{"claimMs":1.5}})", "/limits/claimMs: expected an integer, found a number"},
         {R"({"limits":{"claimms":1}})", "/limits/claimms: unknown key"},
+        {R"({"limits":{"memoryBytes":33554431}})",
+         "/limits/memoryBytes: expected 0 (no limit) or at least 33554432, found 33554431"},
+        {R"({"limits":{"memoryBytes":-1}})",
+         "/limits/memoryBytes: expected an integer from 0 to 1125899906842624, found -1"},
         {R"({"limits":{"shmBytes":4095}})",
          "/limits/shmBytes: expected an integer from 4096 to 1099511627776, found 4095"},
         {R"({"limits":{"replyBytes":163841}})",

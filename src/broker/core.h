@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "broker/authority.h"
+#include "broker/counts.h"
 #include "broker/store.h"
 #include "wire/config_messages.h"
 #include "wire/messages.h"
@@ -79,6 +80,9 @@ class Core {
 
     [[nodiscard]] const wire::BrokerConfig& config() const { return config_; }
 
+    // What the verb `metrics` tells; the shell adds to it.
+    [[nodiscard]] Counts& counts() { return counts_; }
+
     // `now` is in milliseconds since the epoch. An Error means that the store failed, and then
     // nothing of the request may be kept; every other problem is an error reply.
     [[nodiscard]] Result<Outcome> handle(Caller& caller, const wire::Request& request, int64_t now);
@@ -128,12 +132,15 @@ class Core {
                                           int64_t now);
 
     // core_config.cc
-    [[nodiscard]] static Outcome ask_about_config(const wire::Request& request);
+    [[nodiscard]] static Outcome ask_host(const wire::Request& request);
     [[nodiscard]] Outcome change_config(const wire::Request& request, wire::ConfigVerb verb);
     [[nodiscard]] Result<Outcome> change_config_for(const wire::Request& request,
                                                     wire::ConfigVerb verb,
                                                     const Sender& sender,
                                                     int64_t now);
+
+    // core_metrics.cc
+    [[nodiscard]] Result<Outcome> metrics(const wire::Request& request);
 
     // core_human.cc
     [[nodiscard]] Result<Outcome> switch_launches(const wire::Request& request,
@@ -218,6 +225,7 @@ class Core {
 
     Store& store_;
     wire::BrokerConfig config_;
+    Counts counts_;
     bool configured_ = false;
 };
 

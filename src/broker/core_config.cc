@@ -34,7 +34,7 @@ std::optional<Outcome> too_large(const wire::Request& request) {
 
 }  // namespace
 
-Outcome Core::ask_about_config(const wire::Request& request) {
+Outcome Core::ask_host(const wire::Request& request) {
     json::Reader r(request.args, "args");
     if (const auto shape = r.done(); !shape) {
         return error(request.id, BusError::bad_request, shape.error().text);

@@ -69,6 +69,9 @@ Result<Outcome> Core::handle_host(const wire::Request& request, int64_t now) {
     if (request.verb == "bound") {
         return bound(request);
     }
+    if (request.verb == "metrics") {
+        return metrics(request);
+    }
     return error(request.id, BusError::unknown_verb, "no such verb: " + clip(request.verb, 64));
 }
 

@@ -1,5 +1,7 @@
 // The human's verbs.
 
+#include <algorithm>
+
 #include "base/instant.h"
 #include "broker/core.h"
 #include "wire/limits.h"
@@ -50,8 +52,8 @@ Result<Outcome> Core::handle_human(Caller& caller, const wire::Request& request,
         return args ? forward(request.verb, request.args)
                     : error(request.id, BusError::bad_request, args.error().text);
     }
-    if (request.verb == "routes" || request.verb == "reload") {
-        return ask_about_config(request);
+    if (request.verb == "routes" || request.verb == "reload" || request.verb == "metrics") {
+        return ask_host(request);
     }
     if (const auto verb = wire::config_verb_from(request.verb)) {
         return change_config(request, *verb);
@@ -131,8 +133,12 @@ Result<Outcome> Core::events(const wire::Request& request) {
     if (!args) {
         return error(request.id, BusError::bad_request, args.error().text);
     }
-    MOSAIC_TRY_ASSIGN(const auto texts,
-                      store_.events(args->since, int64_t{limits::kEventsPerReplyMax}));
+    int64_t since = args->since;
+    if (args->last > 0) {
+        MOSAIC_TRY_ASSIGN(const int64_t newest, store_.last_event());
+        since = std::max(since, newest - args->last);
+    }
+    MOSAIC_TRY_ASSIGN(const auto texts, store_.events(since, int64_t{limits::kEventsPerReplyMax}));
     if (texts.empty() && args->follow) {
         Outcome out;
         out.kind = Outcome::Kind::wait;
@@ -149,8 +155,7 @@ Result<Outcome> Core::events(const wire::Request& request) {
         page.push_back(std::move(event));
     }
     // Numbered without gaps: the last one's number needs no look into it.
-    const int64_t next =
-        page.empty() ? args->since : args->since + static_cast<int64_t>(page.size());
+    const int64_t next = page.empty() ? since : since + static_cast<int64_t>(page.size());
     return answer(request.id, json::Object{{"events", std::move(page)}, {"next", next}});
 }
 

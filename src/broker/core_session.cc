@@ -10,7 +10,7 @@
 namespace mosaic::broker {
 namespace {
 
-constexpr std::array<std::string_view, 12> kHumanVerbs = {"launch",
+constexpr std::array<std::string_view, 13> kHumanVerbs = {"launch",
                                                           "stop",
                                                           "launches.allow",
                                                           "launches.revoke",
@@ -21,6 +21,7 @@ constexpr std::array<std::string_view, 12> kHumanVerbs = {"launch",
                                                           "routes",
                                                           "routes.set",
                                                           "plugins.set",
+                                                          "metrics",
                                                           "reload"};
 
 // Of those who hold a role.

@@ -47,6 +47,18 @@ int64_t id_in(std::string_view line) {
     return number != nullptr && *number > 0 ? *number : 0;
 }
 
+Asker asker_of(const Connection& connection) {
+    switch (connection.caller.kind) {
+        case Caller::Kind::host:
+            return Asker::host;
+        case Caller::Kind::human:
+            return Asker::human;
+        case Caller::Kind::session:
+            break;
+    }
+    return Asker::session;
+}
+
 std::string error_line(int64_t id, BusError code, std::string message) {
     return wire::encode(wire::reply_error(id, to_string(code), std::move(message)));
 }
@@ -62,7 +74,9 @@ Server::Server(Sockets sockets, Store& store)
       store_(store),
       core_(store),
       turns_(store, core_),
-      next_connection_(kFirstConnection) {}
+      next_connection_(kFirstConnection) {
+    core_.counts().started_ms = wall_clock_ms();
+}
 
 Server::~Server() = default;
 
@@ -139,6 +153,8 @@ Result<void> Server::tick() {
                 }
         }
     }
+    core_.counts().human_connections = humans_;
+    core_.counts().session_connections = connections_.size() - humans_;
     const std::vector<Done> done = turns_.run(collect(), wall_clock_ms());
     carry_out(done);
     report_store();
@@ -276,6 +292,7 @@ void Server::take_line(Connection& connection, std::string line, std::vector<Ite
     if (!frame) {
         push(connection, error_line(id_in(line), BusError::bad_request, frame.error().text));
     } else if (auto* request = std::get_if<wire::Request>(&*frame)) {
+        core_.counts().request(asker_of(connection), request->verb);
         items.push_back({&connection, std::move(*request)});
     } else if (connection.id == kControlToken) {
         relay(std::move(std::get<wire::Reply>(*frame)));
@@ -325,6 +342,9 @@ void Server::carry_out(const std::vector<Done>& done) {
         if (one.outcome.kind == Outcome::Kind::forward) {
             forward(*one.to, one.request.id, one.outcome);
         } else {
+            if (!one.outcome.reply.ok) {
+                core_.counts().refused[static_cast<size_t>(asker_of(*one.to))].add();
+            }
             std::string line = wire::encode(one.outcome.reply);
             push(*one.to, line);
             wipe(line);  // bindLaunch's has a capability

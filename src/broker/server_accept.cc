@@ -68,6 +68,7 @@ bool Server::accept_one(bool admin) {
 void Server::admit_runner(UniqueFd fd) {
     const auto peer = process::peer_of(fd.get());
     if (!peer) {
+        core_.counts().bus_strangers.add();
         return;
     }
     const auto run = store_.live_run_by({int64_t{peer->pid}, peer->start_time});
@@ -76,6 +77,7 @@ void Server::admit_runner(UniqueFd fd) {
         return;
     }
     if (!*run) {
+        core_.counts().bus_strangers.add();
         return;
     }
     if (const auto old = by_run_.find((*run)->run); old != by_run_.end()) {
@@ -93,6 +95,7 @@ void Server::admit_runner(UniqueFd fd) {
 void Server::admit_human(UniqueFd fd) {
     const auto peer = process::peer_of(fd.get());
     if (!peer) {
+        core_.counts().admin_strangers.add();
         refuse(fd.get(), BusError::not_human, peer.error().text);
         return;
     }
@@ -108,6 +111,7 @@ void Server::admit_human(UniqueFd fd) {
         sessions.push_back(static_cast<pid_t>(run.process.runner_pid));
     }
     if (const auto human = process::check_human(*peer, sessions); !human) {
+        core_.counts().admin_strangers.add();
         refuse(fd.get(), BusError::not_human, human.error().text);
         return;
     }

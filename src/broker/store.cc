@@ -422,10 +422,19 @@ Result<Queued> Store::queued_by(const std::string& run) {
     return out;
 }
 
+Result<Queued> Store::queued() {
+    Queued out;
+    MOSAIC_TRY(db_.each("SELECT count(*), sum(bytes) FROM messages WHERE acked_at IS NULL",
+                        [&](const Row& row) {
+                            out = {row.integer(0), row.integer(1)};
+                        }));
+    return out;
+}
+
 Result<void> Store::add_event(const std::string& type, const json::Value& fields, int64_t at) {
     const json::Object* members = fields.object();
     MOSAIC_ASSERT(members != nullptr);
-    MOSAIC_TRY_ASSIGN(const int64_t last, number("SELECT max(seq) FROM events"));
+    MOSAIC_TRY_ASSIGN(const int64_t last, last_event());
     json::Value event;
     event.set("seq", last + 1);
     event.set("at", iso8601(at));
@@ -448,6 +457,10 @@ Result<std::vector<std::string>> Store::events(int64_t since, int64_t max) {
         since,
         max));
     return out;
+}
+
+Result<int64_t> Store::last_event() {
+    return number("SELECT max(seq) FROM events");
 }
 
 Result<std::optional<Switch>> Store::launches_switch() {

@@ -158,6 +158,7 @@ class Store {
     [[nodiscard]] Result<void> ack(int64_t number, int64_t at);
     [[nodiscard]] Result<Queued> queued_for(const Seat& to);
     [[nodiscard]] Result<Queued> queued_by(const std::string& run);
+    [[nodiscard]] Result<Queued> queued();
 
     // ---- events ----
     // Appends {"seq","at","type"} and the members of `fields`.
@@ -166,6 +167,8 @@ class Store {
                                          int64_t at);
     // At most `max` events after `since`, as the JSON text of each, in order.
     [[nodiscard]] Result<std::vector<std::string>> events(int64_t since, int64_t max);
+    // The number of the newest, 0 when there is none.
+    [[nodiscard]] Result<int64_t> last_event();
 
     // ---- switches and decisions ----
     // The last switch of launches; nothing when they were never switched.

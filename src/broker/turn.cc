@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/crash_point.h"
+#include "base/instant.h"
 #include "base/secret.h"
 
 namespace mosaic::broker {
@@ -37,6 +38,7 @@ std::vector<Done> Turns::run(std::vector<Item> items, int64_t now) {
         keep();
     } else {
         problem_ = done.error().text;
+        core_.counts().commit_failures.add();
         store_.rollback();
         undo();
         done = one_by_one(items, now);
@@ -78,7 +80,9 @@ Result<std::vector<Done>> Turns::all_at_once(const std::vector<Item>& items, int
     if (store_.rows_written() == before) {
         store_.rollback();  // only ends the read
     } else {
+        const Instant begun = monotonic_now();
         MOSAIC_TRY(store_.commit());
+        core_.counts().commit.observe(monotonic_now() - begun);
     }
     for (const Item& item : items) {
         MOSAIC_CRASH_POINT("broker", "committed", item.request.verb);

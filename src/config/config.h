@@ -66,7 +66,8 @@ struct SystemConfig {
     Limits limits;
     SandboxOptions sandbox;
     std::vector<std::string>
-        notify;  // a program and its arguments, run when the human is needed [notify]
+        notify;                // a program and its arguments, run when the human is needed [notify]
+    int64_t metrics_port = 0;  // of 127.0.0.1; 0: none [metrics.port]
 
     bool operator==(const SystemConfig&) const = default;
 };

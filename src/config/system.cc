@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 4> kOwnVariables = {
 
 constexpr int64_t kHourMs = 3'600'000;
 constexpr int64_t kWeekSeconds = 7 * 24 * 3600;
+constexpr int64_t kPortMax = 65'535;
 constexpr int64_t kTebibyte = int64_t{1} << 40;
 // With less a session can't even start.
 constexpr int64_t kMemoryBytesMin = int64_t{32} * 1024 * 1024;
@@ -151,6 +152,17 @@ std::vector<std::string> read_notify(Reader& r) {
     return out;
 }
 
+int64_t read_metrics_port(Reader& r) {
+    const Value* value = r.object_or_none("metrics");
+    if (value == nullptr) {
+        return 0;
+    }
+    Reader m(*value, r.where(), r.pointer_of("metrics"));
+    const int64_t port = m.integer_or("port", 0, kPortMax, 0);
+    r.absorb(m.done());
+    return port;
+}
+
 }  // namespace
 
 Result<std::string> system_file_path(const std::string& given, const Environment& env) {
@@ -190,6 +202,7 @@ Result<SystemConfig> parse_system(std::string_view text,
     out.limits = read_limits(r);
     out.sandbox = read_sandbox(r);
     out.notify = read_notify(r);
+    out.metrics_port = read_metrics_port(r);
     MOSAIC_TRY(r.done());
     if (out.data_root.empty()) {
         MOSAIC_TRY_ASSIGN(const std::string state,

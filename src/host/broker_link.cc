@@ -97,6 +97,7 @@ void BrokerLink::start() {
     }
     child_.emplace(std::move(*child));
     running_ = true;
+    loop_.counts.broker_restarts.add(std::exchange(started_before_, true) ? 1 : 0);
     state_ = State::starting;
     lines_ = wire::LineBuffer(limits::kFrameBytesMax);
     loop_.ring->poll(exit_op_, child_->pidfd(), POLLIN);
@@ -244,6 +245,9 @@ void BrokerLink::fail_pending() {
             case Kind::end_leftover:
                 MOSAIC_ASSERT(!launch::outlives_broker(pending.kind));
                 break;
+            case Kind::metrics:
+                tell_measured("");
+                break;
             case Kind::config:
             case Kind::bound:
             case Kind::refuse:
@@ -363,6 +367,9 @@ void BrokerLink::handle_reply(const Reply& reply) {
         case Kind::end:
         case Kind::end_leftover:
             on_end_reply(pending, reply);
+            break;
+        case Kind::metrics:
+            on_metrics_reply(reply);
             break;
         case Kind::refuse:
             break;
@@ -560,6 +567,28 @@ void BrokerLink::refuse(const wire::RefuseArgs& args) {
     }
 }
 
+void BrokerLink::ask_metrics() {
+    if (!ready()) {
+        tell_measured("");
+        return;
+    }
+    Pending pending;
+    pending.kind = Kind::metrics;
+    send_request("metrics", empty_object(), std::move(pending));
+}
+
+void BrokerLink::on_metrics_reply(const Reply& reply) {
+    const json::Value* text = reply.ok ? reply.result.find("text") : nullptr;
+    tell_measured(text != nullptr && text->string() != nullptr ? *text->string() : "");
+}
+
+void BrokerLink::tell_measured(std::string text) {
+    BrokerNews news;
+    news.kind = BrokerNews::Kind::measured;
+    news.text = std::move(text);
+    news_.push_back(std::move(news));
+}
+
 void BrokerLink::reply(const Reply& reply) {
     const auto asked = asked_.find(reply.id);
     if (asked == asked_.end()) {
@@ -635,6 +664,8 @@ Result<BrokerNews> BrokerLink::read_request(const Request& request) {
         news.kind = BrokerNews::Kind::routes;
     } else if (request.verb == "reload") {
         news.kind = BrokerNews::Kind::reload;
+    } else if (request.verb == "metrics") {
+        news.kind = BrokerNews::Kind::metrics;
     } else {
         return fail(Code::missing, "the host has no verb " + request.verb);
     }

@@ -29,6 +29,8 @@ struct BrokerNews {
         routes,     // what launches would take now: the same
         change,     // of the configuration: the same
         reload,     // of the configuration: the same
+        metrics,    // a human wants them: the same
+        measured,   // the answer to ask_metrics(): `text`, empty when no broker could tell
         recovered,  // the answer to endLaunch for a leftover: `end`
         end,        // the answer to endLaunch for a run: `end`
         bound,      // the answer to bindLaunch: `cap`, or why not: `text`
@@ -98,6 +100,8 @@ class BrokerLink {
     void end(SlotRef slot, const wire::EndLaunchArgs& args);
     void end_leftover(uint32_t leftover, const wire::EndLaunchArgs& args);
     void refuse(const wire::RefuseArgs& args);
+    // Answered by one piece of news, `measured`, unless the broker hangs.
+    void ask_metrics();
 
     // Replies to the broker's own requests (human launches and stops), once each. The reply to one
     // of a broker that is gone is dropped: the next broker numbers its requests from 1 again.
@@ -157,6 +161,8 @@ class BrokerLink {
     void on_authorize_reply(const Pending& pending, const wire::Reply& reply);
     void on_bind_reply(const Pending& pending, const wire::Reply& reply);
     void on_end_reply(const Pending& pending, const wire::Reply& reply);
+    void on_metrics_reply(const wire::Reply& reply);
+    void tell_measured(std::string text);
 
     Loop& loop_;
     BrokerPrograms programs_;
@@ -165,9 +171,10 @@ class BrokerLink {
     wire::BrokerConfig config_;
     std::vector<std::string> candidates_;
     State state_ = State::down;
-    bool running_ = false;   // a child exists
-    bool stopping_ = false;  // no restart
-    bool shut_ = false;      // nothing more is sent
+    bool running_ = false;         // a child exists
+    bool stopping_ = false;        // no restart
+    bool shut_ = false;            // nothing more is sent
+    bool started_before_ = false;  // another broker than the first is another start
     uint32_t restarts_ = 0;
     uint32_t generation_ = 0;
     bool watching_ = false;      // a timer for the next look is set

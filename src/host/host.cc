@@ -65,6 +65,7 @@ Result<void> Host::set_up() {
     MOSAIC_TRY_ASSIGN(bus_socket_, listen_on(root_, std::string(registry::kBusSocket)));
     MOSAIC_TRY_ASSIGN(admin_socket_, listen_on(root_, std::string(registry::kAdminSocket)));
     loop_.now = monotonic_now();
+    started_ms_ = wall_clock_ms();
 
     sigset_t wanted{};
     sigemptyset(&wanted);
@@ -101,6 +102,7 @@ Result<void> Host::set_up() {
         loop_, *children_, settings_.system.limits, root_.runs.get());
     disk_ =
         std::make_unique<DiskWatch>(loop_, *children_, settings_.system.limits, root_.runs.get());
+    metrics_ = std::make_unique<MetricsPort>(loop_);
     logged_ = logged_ends(root_.launches.get(), settings_.business.id + ".jsonl");
     recovery_ = std::make_unique<Recovery>(
         RecoveryParts{loop_,
@@ -144,6 +146,8 @@ int Host::run() {
         }
         dispatch_timers();
         drain();
+        loop_.counts.ticks.add();
+        loop_.counts.busy.ns += (monotonic_now() - loop_.now).ns;
     }
     return exit_code_;
 }
@@ -158,6 +162,9 @@ void Host::drain() {
         take_answers();
         take_ended();
         take_disk();
+        if (metrics_->take_question()) {
+            measure();
+        }
         serve_when_recovered();
         if (!loop_.run_events.empty()) {
             const RunEvent event = loop_.run_events.front();
@@ -173,6 +180,7 @@ void Host::drain() {
     }
     runs_->recycle();
     clients_->recycle();
+    metrics_->recycle();
     stop_when_over();
 }
 
@@ -237,6 +245,15 @@ void Host::dispatch(reactor::Op& op) {
         case Owner::child_output:
             children_->on_output(op.owner());
             break;
+        case Owner::metrics_accept:
+            metrics_->on_accept();
+            break;
+        case Owner::metrics_recv:
+            metrics_->on_recv_done(op.owner());
+            break;
+        case Owner::metrics_send:
+            metrics_->on_send_done(op.owner());
+            break;
     }
 }
 
@@ -288,6 +305,17 @@ void Host::dispatch_timers() {
                 break;
             case TimerKind::stop_all:
                 cut_stop_short();
+                break;
+            case TimerKind::metrics_client:
+                metrics_->on_client_timer(timer->owner, timer->generation);
+                break;
+            case TimerKind::metrics_listen:
+                metrics_->on_listen_timer();
+                break;
+            case TimerKind::metrics_broker:
+                if (timer->generation == measure_generation_) {
+                    on_measured("");
+                }
                 break;
         }
     }
@@ -350,6 +378,8 @@ void Host::on_accept() {
     const auto run = peer ? runs_->find_runner(peer->pid, peer->start_time) : std::nullopt;
     if (run) {
         clients_->add(std::move(socket), *run);
+    } else {
+        loop_.counts.launch_strangers.add();
     }
     accept_more();
 }

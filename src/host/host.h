@@ -13,6 +13,7 @@
 #include "host/config_keeper.h"
 #include "host/disk_watch.h"
 #include "host/launch_log.h"
+#include "host/metrics_port.h"
 #include "host/pager.h"
 #include "host/probe.h"
 #include "host/recovery.h"
@@ -70,6 +71,9 @@ class Host {
     void take_config();
     void on_new_settings(const ConfigKeeper::Outcome& outcome);
     void on_routes(int64_t request);
+    void measure();
+    void on_measured(const std::string& brokers);
+    [[nodiscard]] std::string own_metrics() const;
     void take_ended();
     void take_disk();
     void on_disk_check();
@@ -114,6 +118,12 @@ class Host {
     uint64_t unknown_capabilities_ = 0;
     bool summary_armed_ = false;
 
+    // Who waits for the metrics until the broker has told its own.
+    std::vector<int64_t> measures_asked_;  // requests of the human's
+    bool measuring_ = false;
+    uint32_t measure_generation_ = 0;
+    int64_t started_ms_ = 0;  // since the epoch
+
     std::unique_ptr<LaunchLog> log_;
     std::unique_ptr<SessionStore> store_;
     std::unique_ptr<BrokerLink> broker_;
@@ -127,6 +137,7 @@ class Host {
     std::unique_ptr<Pager> pager_;
     std::unique_ptr<RunDirectories> directories_;
     std::unique_ptr<DiskWatch> disk_;
+    std::unique_ptr<MetricsPort> metrics_;
     std::deque<Ask> waiting_;       // for the end of recovery, or for the probe
     std::set<std::string> warned_;  // environment warnings that were said
 };

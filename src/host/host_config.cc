@@ -52,6 +52,7 @@ void Host::on_new_settings(const ConfigKeeper::Outcome& outcome) {
         return;
     }
     runs_->set_limits(settings_.system.limits);
+    metrics_->serve(settings_.system.metrics_port);
     probe_->forget();
     ignore(probe_->ask(false), "tried now, so that the next launch needn't wait");
     consider_waiting(false);

@@ -23,6 +23,7 @@ constexpr Duration kSummaryEvery = seconds(1);
 
 void Host::begin_start() {
     loop_.ring->poll(signal_op_, signals_.get(), POLLIN);
+    metrics_->serve(settings_.system.metrics_port);
     ignore(probe_->ask(false), "tried now, so that the first launch needn't wait");
     broker_->set_candidates(directories_->list());
     broker_->start();
@@ -62,6 +63,13 @@ void Host::take_news() {
                 break;
             case BrokerNews::Kind::reload:
                 config_->reload(news->request_id, settings_.business.human);
+                break;
+            case BrokerNews::Kind::metrics:
+                measures_asked_.push_back(news->request_id);
+                measure();
+                break;
+            case BrokerNews::Kind::measured:
+                on_measured(news->text);
                 break;
             case BrokerNews::Kind::recovered:
                 recovery_->on_ended(news->leftover, news->end);
@@ -318,6 +326,7 @@ void Host::on_disk_check() {
 }
 
 void Host::count_bad(Refusal code) {
+    loop_.counts.refuse(code);
     ++(code == Refusal::bad_request ? bad_requests_ : unknown_capabilities_);
     if (!summary_armed_) {
         summary_armed_ = true;

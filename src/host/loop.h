@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/instant.h"
+#include "host/counts.h"
 #include "launch/recovery_machine.h"
 #include "launch/run_machine.h"
 #include "reactor/ring.h"
@@ -35,6 +36,9 @@ enum class Owner : uint16_t {
     leftover_process,
     child_exit,
     child_output,
+    metrics_accept,
+    metrics_recv,
+    metrics_send,
 };
 
 // What a timer belongs to: Timer::kind.
@@ -54,6 +58,9 @@ enum class TimerKind : uint16_t {
     tidy_up,
     group_retry,
     stop_all,
+    metrics_client,
+    metrics_listen,
+    metrics_broker,
 };
 
 // A slot by its place and its life: a slot that was used again has another generation, so news for
@@ -76,13 +83,14 @@ struct LeftoverNews {
     launch::LeftoverEvent event = launch::LeftoverEvent::gone;
 };
 
-// What every part of the host shares: the ring, the timers, this tick's time, and the events that
-// wait to be stepped. Events are only queued here; the host's loop takes them out, so no part calls
-// another from inside a completion.
+// What every part of the host shares: the ring, the timers, this tick's time, what is counted, and
+// the events that wait to be stepped. Events are only queued here; the host's loop takes them out,
+// so no part calls another from inside a completion.
 struct Loop {
     std::unique_ptr<reactor::Ring> ring;
     reactor::TimerQueue timers;
     Instant now;
+    Counts counts;
     std::deque<RunEvent> run_events;
     std::deque<LeftoverNews> leftover_events;
 

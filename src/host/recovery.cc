@@ -256,6 +256,7 @@ void Recovery::carry_out(uint32_t index, LeftoverEffect effect) {
             break;
         }
         case LeftoverEffect::log_end: {
+            parts_.loop.counts.end(leftover.end.reason);
             registry::EndLine line;
             line.at = iso8601(wall_clock_ms());
             line.seat = entry.seat;

@@ -151,7 +151,10 @@ Result<void> Runs::start_behind_gate(RunSlot& s) {
         s.has_group = true;
         spec.control_group_fd = group.get();
     }
-    MOSAIC_TRY_ASSIGN(process::Spawned child, process::spawn(spec));
+    const Instant before = monotonic_now();
+    auto spawned = process::spawn(spec);
+    parts_.loop.counts.spawn.observe(monotonic_now() - before);
+    MOSAIC_TRY_ASSIGN(process::Spawned child, std::move(spawned));
     s.process.pid = child.pid();
     // The child can't be reaped by anybody else, so its stat is its own even after its death.
     if (const auto stat = process::read_stat(child.pid())) {
@@ -397,6 +400,7 @@ void Runs::answer_refusal(const Caller& caller,
                           Refusal code,
                           const std::string& decision,
                           const std::string& reason) {
+    parts_.loop.counts.refuse(code);
     if (caller.kind == Caller::Kind::session) {
         parts_.clients.answer(
             caller.client, caller.number, wire::encode_launch_refusal(code, decision, ""));
@@ -421,6 +425,7 @@ void Runs::log_launch(const RunSlot& s) {
     const auto us = [&](Stage stage) {
         return to_us(s.stage_at[static_cast<size_t>(stage)] - s.asked_at);
     };
+    parts_.loop.counts.launch(s.asked_at, s.stage_at, false);
     registry::LaunchLine line;
     line.at = iso8601(wall_clock_ms());
     line.seat = s.plan.seat;
@@ -466,6 +471,7 @@ void Runs::log_refused(const RunSlot& s) {
 // Also of an end that the broker had on record already: it was this run's own, and its answer was
 // lost with an earlier broker.
 void Runs::log_end(const RunSlot& s) {
+    parts_.loop.counts.end(s.end_reason);
     registry::EndLine line;
     line.at = iso8601(wall_clock_ms());
     line.seat = s.plan.seat;

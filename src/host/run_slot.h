@@ -119,7 +119,7 @@ struct RunSlot {
     bool term_timer = false;  // SIGTERM is sent again by a timer
     Instant asked_at;
     Instant spawned_at;
-    std::array<Instant, 8> stage_at{};  // checked ... claimed
+    std::array<Instant, kStages> stage_at{};
 
     FileJob files;
     reactor::Op files_op;
@@ -132,17 +132,6 @@ struct RunSlot {
         return files_op.idle() && exec_op.idle() && exit_op.idle() && status_op.idle() &&
                stdin_op.idle();
     }
-};
-
-enum class Stage : uint8_t {
-    checked,
-    authorized,
-    prepared,
-    spawned,
-    bound,
-    persisted,
-    delivered,
-    claimed,
 };
 
 }  // namespace mosaic::host

@@ -465,6 +465,41 @@ void Runs::stop_live(const std::string& run, const std::string& detail) {
     }
 }
 
+Census Runs::census() const {
+    Census out;
+    for (const auto& s : slots_) {
+        if (!s->in_use) {
+            continue;
+        }
+        switch (s->state.phase) {
+            case Phase::authorizing:
+            case Phase::queued:
+                ++out.waiting;
+                break;
+            case Phase::preparing:
+            case Phase::spawning:
+            case Phase::binding:
+            case Phase::persisting:
+            case Phase::delivering:
+            case Phase::claiming:
+                ++out.launching;
+                break;
+            case Phase::live:
+                ++out.live;
+                break;
+            case Phase::stopping:
+            case Phase::killing:
+            case Phase::ending:
+            case Phase::unrecording:
+                ++out.ending;
+                break;
+            case Phase::over:
+                break;
+        }
+    }
+    return out;
+}
+
 std::vector<std::string> Runs::live() const {
     std::vector<std::string> out;
     for (const auto& s : slots_) {

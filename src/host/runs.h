@@ -90,6 +90,7 @@ class Runs {
     // Sessions whose credential counts as this account.
     [[nodiscard]] int64_t count_account(const std::string& account) const;
     [[nodiscard]] size_t active() const;
+    [[nodiscard]] Census census() const;
     // The runs of the sessions that are live.
     [[nodiscard]] std::vector<std::string> live() const;
     // Some session has become live since this was asked last.

@@ -59,6 +59,7 @@ void SessionStore::feed(const StoreEvent& event) {
 }
 
 void SessionStore::open_temporary() {
+    begun_ = loop_.now;
     image_ = entries_.image(boot_id_);
     // Appending, so that what follows a short write can't land on the part before it (TRAP-25).
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND;
@@ -129,6 +130,7 @@ void SessionStore::on_retry() {
 }
 
 void SessionStore::report_durable(uint64_t version) {
+    loop_.counts.sessions_file.observe(loop_.now - begun_);
     if (complained_) {
         log_line("sessions.json is written again");
         complained_ = false;
@@ -144,6 +146,7 @@ void SessionStore::report_durable(uint64_t version) {
 }
 
 void SessionStore::report_failed(uint64_t version, int sys) {
+    loop_.counts.sessions_file_failures.add();
     if (!complained_) {
         log_line("sessions.json can't be written (" + errno_text(sys) + "); trying again");
         complained_ = true;

@@ -61,6 +61,7 @@ class SessionStore {
     std::string image_;
     int temporary_ = -1;
     bool complained_ = false;
+    Instant begun_;  // the replacement that is under way
 };
 
 }  // namespace mosaic::host

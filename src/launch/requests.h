@@ -22,12 +22,13 @@ enum class RequestKind : uint8_t {
     end,           // of a run
     end_leftover,  // of what an earlier host left
     refuse,
+    metrics,
 };
-constexpr size_t kRequestKinds = static_cast<size_t>(RequestKind::refuse) + 1;
+constexpr size_t kRequestKinds = static_cast<size_t>(RequestKind::metrics) + 1;
 
 [[nodiscard]] constexpr std::string_view to_string(RequestKind kind) {
     constexpr std::array<std::string_view, kRequestKinds> kNames = {
-        "config", "bound", "authorize", "bind", "end", "end_leftover", "refuse"};
+        "config", "bound", "authorize", "bind", "end", "end_leftover", "refuse", "metrics"};
     return kNames[static_cast<size_t>(kind)];
 }
 

@@ -703,7 +703,11 @@ Result<DecideArgs> DecideArgs::from(const Value& value) {
 }
 
 Value EventsArgs::to_value() const {
-    return Value(Object{{"since", since}, {"follow", follow}});
+    Value out(Object{{"since", since}, {"follow", follow}});
+    if (last > 0) {
+        out.set("last", last);
+    }
+    return out;
 }
 
 Result<EventsArgs> EventsArgs::from(const Value& value) {
@@ -711,6 +715,7 @@ Result<EventsArgs> EventsArgs::from(const Value& value) {
     EventsArgs out;
     out.since = r.integer_or("since", 0, INT64_MAX, 0);
     out.follow = r.boolean_or("follow", false);
+    out.last = r.integer_or("last", 0, INT64_MAX, 0);
     return finish(r, std::move(out));
 }
 

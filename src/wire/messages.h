@@ -388,10 +388,12 @@ struct DecideArgs {
 };
 
 // events. Reply {"events":[{"seq","at","type",...}],"next": the `since` of the next call}. With
-// `follow` and nothing newer than `since` the reply waits for the next event.
+// `follow` and nothing newer than `since` the reply waits for the next event. `last` leaves out all
+// but so many of the newest; 0: none.
 struct EventsArgs {
     int64_t since = 0;
     bool follow = false;
+    int64_t last = 0;
 
     bool operator==(const EventsArgs&) const = default;
     [[nodiscard]] json::Value to_value() const;

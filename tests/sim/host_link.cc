@@ -157,6 +157,7 @@ void Host::handle_reply(const ToHost& reply) {
             on_end_reply(pending, reply);
             return;
         case RequestKind::refuse:
+        case RequestKind::metrics:
             return;
     }
 }

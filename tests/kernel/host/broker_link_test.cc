@@ -715,3 +715,40 @@ TEST_CASE("a broker doesn't outlive a host that is killed, though it looks at no
     REQUIRE(::waitpid(host, nullptr, 0) == host);
     ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
+
+TEST_CASE("the broker's metrics come as news, and empty ones when none can tell") {
+    BrokerRig rig;
+    if (!rig.ok()) {
+        return;
+    }
+    rig.broker->ask_metrics();
+    CHECK(rig.next_news(Kind::measured).text.empty());
+    rig.broker->start();
+    rig.accept_broker();
+    rig.serve_start();
+    rig.broker->ask_metrics();
+    const wire::Request asked = rig.next_request("metrics");
+    CHECK(asked.args == empty_object());
+    rig.say(wire::reply_ok(asked.id, json::Object{{"text", "a 1\n"}}));
+    CHECK(rig.next_news(Kind::measured).text == "a 1\n");
+    for (const bool refuses : {true, false}) {
+        rig.broker->ask_metrics();
+        const int64_t id = rig.next_request("metrics").id;
+        rig.say(refuses ? wire::reply_error(id, "storage-unavailable", "full")
+                        : wire::reply_ok(id, json::Object{{"text", 7}}));
+        CHECK(rig.next_news(Kind::measured).text.empty());
+    }
+    // A question that dies with its broker is answered, too.
+    CHECK(rig.loop.counts.broker_restarts.value == 0);
+    rig.broker->ask_metrics();
+    ignore(rig.next_request("metrics"), "only that it came");
+    rig.exit_with(1);
+    CHECK(rig.next_news(Kind::measured).text.empty());
+    rig.accept_broker();
+    rig.serve_start();
+    CHECK(rig.loop.counts.broker_restarts.value == 1);
+    // And the human's wish for them is news, as it is for launches.
+    rig.say(wire::Request{5, "metrics", "", empty_object()});
+    rig.broker->reply(wire::reply_ok(rig.next_news(Kind::metrics).request_id, empty_object()));
+    CHECK(rig.next_reply().id == 5);
+}

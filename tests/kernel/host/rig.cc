@@ -77,6 +77,9 @@ void Rig::run_tick(Instant deadline) {
     if (clients) {
         clients->recycle();
     }
+    if (metrics) {
+        metrics->recycle();
+    }
     after_tick();
 }
 
@@ -111,6 +114,12 @@ void Rig::dispatch(const reactor::Op& op) {
             return children->on_exit(op.owner());
         case Owner::child_output:
             return children->on_output(op.owner());
+        case Owner::metrics_accept:
+            return metrics->on_accept();
+        case Owner::metrics_recv:
+            return metrics->on_recv_done(op.owner());
+        case Owner::metrics_send:
+            return metrics->on_send_done(op.owner());
         case Owner::none:
         case Owner::signals:
         case Owner::accept:
@@ -147,6 +156,13 @@ void Rig::dispatch_timers() {
             case TimerKind::child_deadline:
                 children->on_deadline(timer->owner, timer->generation);
                 break;
+            case TimerKind::metrics_client:
+                metrics->on_client_timer(timer->owner, timer->generation);
+                break;
+            case TimerKind::metrics_listen:
+                metrics->on_listen_timer();
+                break;
+            case TimerKind::metrics_broker:
             case TimerKind::run_deadline:
             case TimerKind::run_term:
             case TimerKind::accept_retry:

@@ -15,6 +15,7 @@
 #include "host/clients.h"
 #include "host/launch_log.h"
 #include "host/loop.h"
+#include "host/metrics_port.h"
 #include "host/recovery.h"
 #include "host/session_store.h"
 
@@ -73,6 +74,7 @@ class Rig {
     std::unique_ptr<host::Children> children;
     std::unique_ptr<host::BrokerLink> broker;
     std::unique_ptr<host::Recovery> recovery;
+    std::unique_ptr<host::MetricsPort> metrics;
 
     // What came out of the parts, in its order.
     std::vector<host::RunEvent> run_events;

@@ -61,7 +61,7 @@ TEST_CASE("a session needs the authority and never sets its own vars") {
     REQUIRE(change);
     CHECK(change->by == describe(Seat{"pm", "t"}));
     CHECK(change->by_session);
-    for (const char* verb : {"routes", "routes.set", "plugins.set", "reload"}) {
+    for (const char* verb : {"routes", "routes.set", "plugins.set", "reload", "metrics"}) {
         CHECK(bench.ask(pm, verb, kNothing).reply.error == "not-human");
     }
 }

@@ -81,6 +81,34 @@ TEST_CASE("events come in order, without gaps, in pages that fit a frame") {
     CHECK(bench.human("events", json::Object{{"since", -1}}).reply.error == "bad-request");
 }
 
+TEST_CASE("of the events the newest alone can be asked for") {
+    Bench bench;
+    const auto ask = [&](const wire::EventsArgs& args) {
+        return bench.human("events", args.to_value());
+    };
+    CHECK(ask({0, true, 5}).kind == Outcome::Kind::wait);
+    for (int i = 0; i < 6; ++i) {
+        bench.human(i % 2 == 0 ? "launches.revoke" : "launches.allow", kNothing);
+    }
+    const auto seqs = [&](const wire::EventsArgs& args) {
+        const Outcome out = ask(args);
+        REQUIRE(out.kind == Outcome::Kind::reply);
+        std::vector<int64_t> list;
+        for (const json::Value& event : *out.reply.result.find("events")->array()) {
+            list.push_back(*event.find("seq")->integer());
+        }
+        CHECK(*out.reply.result.find("next")->integer() == 6);
+        return list;
+    };
+    CHECK(seqs({0, true, 2}) == std::vector<int64_t>{5, 6});
+    CHECK(seqs({0, false, 100}).size() == 6);
+    // Both bounds count.
+    CHECK(seqs({5, true, 4}) == std::vector<int64_t>{6});
+    CHECK(seqs({6, false, 4}).empty());
+    CHECK(ask({6, true, 4}).kind == Outcome::Kind::wait);
+    CHECK(bench.human("events", json::Object{{"last", -1}}).reply.error == "bad-request");
+}
+
 TEST_CASE("the human can change a decision until the call has passed") {
     Bench bench;
     auto session = bench.claimed({"reviewer", ""}, kReviewerRun);

@@ -53,6 +53,7 @@ TEST_CASE("a full system document is read into every field") {
                  "brokerRetries": 13, "processes": 14, "openFiles": 16},
       "sandbox": {"bwrap": "/opt/bwrap", "passEnv": ["HTTPS_PROXY", "no_proxy"],
                   "gitCommonDir": true, "nested": true},
+      "metrics": {"port": 9464},
       "notify": ["/usr/bin/notify-send", "mosaic"] })";
     SystemConfig expected = defaults();
     expected.data_root = "/var/lib/mosaic";
@@ -81,6 +82,7 @@ TEST_CASE("a full system document is read into every field") {
                         .pass_env = {"HTTPS_PROXY", "no_proxy"},
                         .git_common_dir = true,
                         .nested = true};
+    expected.metrics_port = 9464;
     expected.notify = {"/usr/bin/notify-send", "mosaic"};
     const auto parsed = parse_system(text, kPath, kEnv);
     REQUIRE_MESSAGE(parsed.has_value(), (parsed ? "" : parsed.error().text));
@@ -142,6 +144,13 @@ TEST_CASE("bad system documents are refused with file, pointer and expectation")
         {R"({"sandbox":{"passEnv":["A","A"]}})", "/sandbox/passEnv/1: \"A\" stands twice"},
         {R"({"sandbox":{"nested":"yes"}})",
          "/sandbox/nested: expected true or false, found a string"},
+        {R"({"metrics":9464})", "/metrics: expected an object, found an integer"},
+        {R"({"metrics":{"port":65536}})",
+         "/metrics/port: expected an integer from 0 to 65535, found 65536"},
+        {R"({"metrics":{"port":-1}})",
+         "/metrics/port: expected an integer from 0 to 65535, found -1"},
+        {R"({"metrics":{"port":"9464"}})", "/metrics/port: expected an integer, found a string"},
+        {R"({"metrics":{"address":"0.0.0.0"}})", "/metrics/address: unknown key"},
         {R"({"notify":["notify-send"]})",
          "/notify/0: expected a program's absolute path, found \"notify-send\""},
     };

@@ -74,6 +74,7 @@ TEST_CASE("every message survives encode and decode") {
     round_trip(MessageAckArgs{"m1"});
     round_trip(ClaimArgs{"r0123456789ab"});
     round_trip(EventsArgs{5, true});
+    round_trip(EventsArgs{5, true, 7});
     round_trip(DecideArgs{"d7", true, ""});
     round_trip(DecideArgs{"d7", false, "not today"});
 }

@@ -39,10 +39,7 @@ std::optional<Instant> deadline_after(std::optional<Duration> within) {
 
 }  // namespace
 
-AdminClient::AdminClient(std::string path, UniqueFd fd)
-    : path_(std::move(path)), fd_(std::move(fd)), lines_(limits::kFrameBytesMax) {}
-
-Result<AdminClient> AdminClient::connect(const std::string& path) {
+Result<UniqueFd> connect_to(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() > limits::kSocketPathBytesMax) {
@@ -61,6 +58,14 @@ Result<AdminClient> AdminClient::connect(const std::string& path) {
     if (result != 0) {
         return no_answer(path, errno_text(errno) + "; no host runs there");
     }
+    return fd;
+}
+
+AdminClient::AdminClient(std::string path, UniqueFd fd)
+    : path_(std::move(path)), fd_(std::move(fd)), lines_(limits::kFrameBytesMax) {}
+
+Result<AdminClient> AdminClient::connect(const std::string& path) {
+    MOSAIC_TRY_ASSIGN(UniqueFd fd, connect_to(path));
     return AdminClient(path, std::move(fd));
 }
 

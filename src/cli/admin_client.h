@@ -20,10 +20,12 @@ namespace mosaic::cli {
 // For the requests that wait as long as it takes.
 constexpr std::nullopt_t kNoDeadline = std::nullopt;
 
+// Connects to admin.sock. Code::unavailable when nobody answers there: no host runs, or it has just
+// gone. The text names the socket.
+[[nodiscard]] Result<UniqueFd> connect_to(const std::string& path);
+
 class AdminClient {
   public:
-    // Code::unavailable when nobody answers there: no host runs, or it has just gone. The text
-    // names the socket.
     [[nodiscard]] static Result<AdminClient> connect(const std::string& path);
 
     // Sends the request and returns its reply, a refusing one included. Code::unavailable when the

@@ -49,6 +49,7 @@ json::Value system_value(const SystemConfig& system) {
     out.set("plugins.harness", strings_value(system.plugins_harness));
     out.set("pluginDirs", strings_value(system.plugin_dirs));
     out.set("user", text_or_null(system.user));
+    out.set("metrics.port", system.metrics_port);
     out.set("notify", strings_value(system.notify));
     out.set("sandbox", std::move(sandbox));
     out.set("limits", limits_value(system.limits));

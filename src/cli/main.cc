@@ -35,6 +35,8 @@ int run(const Context& context) {
             return run_log(context);
         case Verb::events:
             return run_events(context);
+        case Verb::top:
+            return run_top(context);
         case Verb::launches_allow:
         case Verb::launches_revoke:
             return run_launches(context);
@@ -58,6 +60,8 @@ int run(const Context& context) {
             return run_plugins_set(context);
         case Verb::reload:
             return run_reload(context);
+        case Verb::metrics:
+            return run_metrics(context);
         case Verb::sandbox_show:
             return run_sandbox_show(context);
         case Verb::sandbox_shell:

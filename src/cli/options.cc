@@ -115,6 +115,12 @@ void add_record_commands(CLI::App& app, Raw& raw) {
     events.add_option("--since", raw.options.since, "Only events past this number")
         ->check(count_problem)
         ->type_name("N");
+    events.add_option("--last", raw.options.last, "Only so many of the newest events")
+        ->check(CLI::PositiveNumber)
+        ->type_name("N");
+    CLI::App& top =
+        add(app, raw, Verb::top, "top", "Watch sessions, launches and events; q leaves");
+    top.add_flag("--once", raw.options.once, "Print one snapshot; with --json always");
 }
 
 void add_authority_commands(CLI::App& app, Raw& raw) {
@@ -220,6 +226,7 @@ void add_config_commands(CLI::App& app, Raw& raw) {
     CLI::Option* names = set.add_option("MODULE", o.names);
     set.add_flag("--none", raw.none, "Switch all off")->excludes(names);
     add(app, raw, Verb::reload, "reload", "Have the host read its configuration files anew");
+    add(app, raw, Verb::metrics, "metrics", "Print what host and broker count, for Prometheus");
 }
 
 // A route has four parts and no default for any of them.

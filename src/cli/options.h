@@ -19,6 +19,7 @@ enum class Verb {
     inbox,
     log,
     events,
+    top,
     launches_allow,
     launches_revoke,
     decisions,
@@ -31,6 +32,7 @@ enum class Verb {
     plugins,
     plugins_set,
     reload,
+    metrics,
     sandbox_show,
     sandbox_shell,
     doctor,
@@ -66,6 +68,8 @@ struct Options {
     bool follow = false;               // log, events
     std::string run;                   // log: only this one's lines
     int64_t since = 0;                 // events: only those past this number
+    int64_t last = 0;                  // events: only so many of the newest; 0: all
+    bool once = false;                 // top: one snapshot
     bool allow = false;                // decide
     std::string note;                  // decide: words that go along with the answer
     std::string role;                  // tasks: only this role's

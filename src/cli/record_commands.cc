@@ -1,9 +1,10 @@
 // log, events, launches, decide and version.
 
-#include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "cli/command.h"
+#include "cli/event_text.h"
 #include "cli/follow.h"
 #include "cli/output.h"
 #include "registry/launch_log.h"
@@ -15,36 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "key=value" for each member that the columns before it don't show already.
-std::string rest_of(const json::Value& object, const std::vector<std::string_view>& shown) {
-    std::string out;
-    for (const json::Member& member : *object.object()) {
-        const bool seen = std::find(shown.begin(), shown.end(), member.first) != shown.end();
-        if (!seen && !member.second.is_null()) {
-            const std::string* text = member.second.string();
-            out += " " + member.first + "=" + (text != nullptr ? *text : dump(member.second));
-        }
-    }
-    return out;
-}
-
 std::string log_text(const registry::LogRecord& record) {
     const std::string run = record.run.empty() ? "-" : record.run;
     return one_line(record.at + " " + record.event + " " + describe(record.seat) + " " + run +
                     rest_of(record.value, {"at", "event", "instance", "thread", "run"})) +
            "\n";
-}
-
-std::string event_text(const json::Value& event) {
-    std::string head;
-    for (const std::string_view key : {"seq", "at", "type"}) {
-        const json::Value* value = event.find(key);
-        if (value != nullptr) {
-            head += (head.empty() ? "" : " ") +
-                    (value->string() != nullptr ? *value->string() : dump(*value));
-        }
-    }
-    return one_line(head + rest_of(event, {"seq", "at", "type"})) + "\n";
 }
 
 // The log's business: --business, else the one that has a log in this data root.
@@ -109,7 +85,7 @@ Asked<int64_t> print_events(const Context& context, const json::Value& result) {
             continue;
         }
         const Result<void> printed =
-            context.options.json ? print_json(event) : print(event_text(event));
+            context.options.json ? print_json(event) : print(event_text(event) + "\n");
         if (!printed) {
             return tl::unexpected<int>(finish(printed));
         }
@@ -119,8 +95,10 @@ Asked<int64_t> print_events(const Context& context, const json::Value& result) {
 
 int stream_events(const Context& context, AdminClient& client) {
     int64_t since = context.options.since;
+    int64_t last = context.options.last;
     while (true) {
-        const wire::EventsArgs args{.since = since, .follow = context.options.follow};
+        const wire::EventsArgs args{
+            .since = since, .follow = context.options.follow, .last = std::exchange(last, 0)};
         const std::optional<Duration> within =
             context.options.follow ? kNoDeadline : std::optional<Duration>(kReplyWithin);
         const auto answer = ask(context, client, {"events", args.to_value(), within, true});

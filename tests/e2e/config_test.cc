@@ -478,7 +478,7 @@ TEST_CASE("a session with that authority sets limits of others and learns codes 
     CHECK(text(unknown, "error") == "unknown-model");
     CHECK(unknown.find("message") == nullptr);
     // What is a human's alone, and what a human decides first.
-    for (const char* verb : {"routes", "routes.set", "plugins.set", "reload"}) {
+    for (const char* verb : {"routes", "routes.set", "plugins.set", "reload", "metrics"}) {
         CHECK(text(bus.request(verb, json::Object{}, cap), "error") == "not-human");
     }
     const json::Value list = object({{"instances", strings({"coder"})}});

@@ -71,6 +71,12 @@ TEST_CASE("every command is known by its name") {
 }
 
 TEST_CASE("routes are shown or set in parts") {
+    CHECK(good({"metrics"}).verb == Verb::metrics);
+    CHECK(good({"top"}).verb == Verb::top);
+    CHECK(good({"top", "--once"}).once);
+    CHECK(good({"events", "--last", "5"}).last == 5);
+    CHECK(exit_code_of({"events", "--last", "0"}) == 4);
+    CHECK(exit_code_of({"metrics", "coder"}) == 4);
     CHECK(good({"routes"}).verb == Verb::routes);
     CHECK(good({"routes", "--json"}).json);
     const Options o = good({"routes",

@@ -171,6 +171,8 @@ void Runs::step(const RunEvent& queued) {
         s->failure = "nothing came within its time";
     } else if (queued.event.kind == EventKind::broker_lost && s->failure.empty()) {
         s->failure = "the broker went away";
+    } else if (queued.event.kind == EventKind::record_failed && s->failure.empty()) {
+        s->failure = parts_.store.problem();
     }
     const launch::Step next = launch::step(s->state, queued.event);
     s->state = next.next;

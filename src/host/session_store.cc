@@ -147,8 +147,9 @@ void SessionStore::report_durable(uint64_t version) {
 
 void SessionStore::report_failed(uint64_t version, int sys) {
     loop_.counts.sessions_file_failures.add();
+    problem_ = "sessions.json can't be written (" + errno_text(sys) + ")";
     if (!complained_) {
-        log_line("sessions.json can't be written (" + errno_text(sys) + "); trying again");
+        log_line(problem_ + "; trying again");
         complained_ = true;
     }
     for (const auto& change : entries_.take_failed(version)) {

@@ -37,6 +37,9 @@ class SessionStore {
 
     [[nodiscard]] size_t size() const { return entries_.size(); }
 
+    // Why the last replacement that failed did; for whoever got record_failed.
+    [[nodiscard]] const std::string& problem() const { return problem_; }
+
   private:
     struct Waiter {
         SlotRef slot;
@@ -60,6 +63,7 @@ class SessionStore {
     registry::StoreEventKind awaited_ = registry::StoreEventKind::opened;
     std::string image_;
     int temporary_ = -1;
+    std::string problem_;
     bool complained_ = false;
     Instant begun_;  // the replacement that is under way
 };

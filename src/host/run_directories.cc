@@ -23,7 +23,7 @@ constexpr Duration kRemovalTakes = seconds(600);
 constexpr Duration kGatherFor = seconds(3);
 constexpr size_t kAtOnce = 256;
 constexpr int kTidyNice = 10;
-constexpr int64_t kDayMs = int64_t{24} * 3600 * 1000;
+constexpr int64_t kDaySeconds = int64_t{24} * 3600;
 
 // When something of it was last written; its rw/ is when its tmp/ went.
 int64_t written_at_ms(int runs, const std::string& run) {
@@ -91,7 +91,8 @@ std::vector<std::string> RunDirectories::list() const {
 }
 
 void RunDirectories::adopt(const std::string& run) {
-    kept_.push_back({run, written_at_ms(runs_, run)});
+    const int64_t age_ms = std::max<int64_t>(0, wall_clock_ms() - written_at_ms(runs_, run));
+    kept_.push_back({run, Instant{loop_.now.ns - milliseconds(age_ms).ns}});
     // The host that ended it may have died before these went.
     for (const std::string_view path : {registry::kRwTmp, registry::kRwHome}) {
         if (exists(runs_, run + "/" + std::string(path))) {
@@ -102,7 +103,7 @@ void RunDirectories::adopt(const std::string& run) {
 }
 
 void RunDirectories::ended(const std::string& run) {
-    kept_.push_back({run, wall_clock_ms()});
+    kept_.push_back({run, loop_.now});
     trim(run);
     prune();
 }
@@ -114,10 +115,12 @@ void RunDirectories::discard(const std::string& run) {
 }
 
 void RunDirectories::prune() {
-    const int64_t oldest_ms =
-        limits_.runs_kept_days == 0 ? INT64_MIN : wall_clock_ms() - limits_.runs_kept_days * kDayMs;
+    const Duration longest = limits_.runs_kept_days == 0
+                                 ? Duration{INT64_MAX}
+                                 : seconds(limits_.runs_kept_days * kDaySeconds);
+    const Instant now = loop_.now;
     const auto most = static_cast<size_t>(limits_.runs_kept);
-    while (!kept_.empty() && (kept_.size() > most || kept_.front().at_ms < oldest_ms)) {
+    while (!kept_.empty() && (kept_.size() > most || now - kept_.front().ended > longest)) {
         later({kRemoveRun, std::move(kept_.front().run)});
         kept_.pop_front();
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/instant.h"
 #include "config/config.h"
 #include "host/children.h"
 #include "host/loop.h"
@@ -44,9 +45,10 @@ class RunDirectories {
     bool settle(const ChildResult& result);
 
   private:
+    // Its age is the monotonic clock's from here on: a step of the wall clock makes nothing old.
     struct Kept {
         std::string run;
-        int64_t at_ms = 0;  // when it ended, wall clock
+        Instant ended;
     };
 
     struct Work {

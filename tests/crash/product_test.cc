@@ -1,5 +1,6 @@
-// Goal: what is installed can't be told to kill itself. Method: the variable that arms crash points
-// is in the programs for the tests and not in the product's.
+// Goal: what is installed can't be told to kill itself, to fail, or to take another time for the
+// right one. Method: the variables for that are in the programs for the tests and not in the
+// product's.
 
 #include <doctest/doctest.h>
 
@@ -30,9 +31,11 @@ int count_holding(const std::string& prefix, std::string_view what) {
 
 TEST_CASE("the product has no crash points") {
     const Stage stage;
-    for (const char* text : {"MOSAIC_CRASH", "leftover.", "/passed"}) {
+    for (const char* text :
+         {"MOSAIC_CRASH", "MOSAIC_DISK_ERRORS", "MOSAIC_WALL_CLOCK", "leftover.", "/passed"}) {
         CAPTURE(text);
         CHECK(count_holding(stage.product(), text) == 0);
     }
     CHECK(count_holding(crash_prefix(), "MOSAIC_CRASH") == 2);
+    CHECK(count_holding(crash_prefix(), "MOSAIC_DISK_ERRORS") == 1);
 }

@@ -84,6 +84,7 @@ uint64_t Children::run(process::SpawnSpec spec, std::vector<UniqueFd> keep, Dura
     child.in_use = true;
     child.exited = false;
     child.output_over = false;
+    child.output_cut = false;
     child.result = std::move(failed);
     child.result.started = child.result.sys == 0;
     child.process.emplace(std::move(*process));
@@ -102,6 +103,7 @@ void Children::on_deadline(uint32_t index, uint32_t generation) {
         return;
     }
     if (child.exited) {
+        child.output_cut = true;
         loop_.ring->cancel(child.output_op);
     } else {
         child.result.timed_out = true;
@@ -131,6 +133,12 @@ void Children::on_output(uint32_t index) {
     }
     const size_t room = kOutputBytesMax - child.result.output.size();
     child.result.output.append(child.buffer.data(), std::min(room, static_cast<size_t>(result)));
+    // The read may have been faster than its cancel (TRAP-14).
+    if (child.output_cut) {
+        child.output_over = true;
+        finish_when_done(index);
+        return;
+    }
     loop_.ring->read(child.output_op, child.output.get(), child.buffer.data(), child.buffer.size());
 }
 

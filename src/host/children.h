@@ -61,6 +61,7 @@ class Children {
         std::array<char, 4096> buffer{};
         bool exited = false;
         bool output_over = false;
+        bool output_cut = false;  // what comes from now on isn't waited for
         ChildResult result;
         reactor::Op exit_op;
         reactor::Op output_op;

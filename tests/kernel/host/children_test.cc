@@ -226,6 +226,26 @@ TEST_CASE("nor can one that has left the group") {
     REQUIRE(process::signal_pidfd(runaway.get(), SIGKILL).has_value());
 }
 
+TEST_CASE("nor can one that has left the group and never stops writing") {
+    Running rig;
+    if (!rig.ok()) {
+        return;
+    }
+    const Ends left = make_pipe();
+    process::SpawnSpec spec =
+        shell("setsid sh -c 'echo $$; echo >&6; while :; do echo more; done' & read line <&5");
+    spec.descriptors = {{left.a.get(), 5}, {left.b.get(), 6}};
+    rig.start(std::move(spec));
+    // Its output is always there to be read, so the cancel of a read always comes too late.
+    const ChildResult result = rig.next();
+    CHECK(result.exit.exit_code == 0);
+    CHECK(rig.children->quiet());
+    // Nobody reads what it writes any more.
+    const UniqueFd runaway = process_of(result.output);
+    const bool gone = !runaway.valid() || exits_within(runaway.get(), 10'000);
+    CHECK(gone);
+}
+
 TEST_CASE("output past its bound is read and dropped, so that the helper goes on") {
     Running rig;
     if (!rig.ok()) {

@@ -1,5 +1,7 @@
 // launch, ps and stop.
 
+#include <algorithm>
+
 #include "cli/command.h"
 #include "cli/local_stop.h"
 #include "cli/output.h"
@@ -119,10 +121,19 @@ int run_stop(const Context& context) {
     if (!args) {
         return report(context, args.error());
     }
-    const Duration within = milliseconds(args->timeout_ms + kStopMarginMs);
+    // One deadline, however often it is asked.
+    const Instant begun = monotonic_now();
+    const auto args_now = [&] {
+        wire::StopArgs now = *args;
+        const int64_t spent_ms = (monotonic_now() - begun).ns / 1'000'000;
+        now.timeout_ms = std::max<int64_t>(0, args->timeout_ms - spent_ms);
+        return now;
+    };
+    const Instant deadline = begun + milliseconds(args->timeout_ms + kStopMarginMs);
     for (auto client = connect_admin(context); client; client = connect_admin(context)) {
-        const auto reply = client->call("stop", args->to_value(), within);
-        if (!reply && reply.error().code == Code::unavailable) {
+        const Duration left{std::max<int64_t>(0, (deadline - monotonic_now()).ns)};
+        const auto reply = client->call("stop", args_now().to_value(), left);
+        if (!reply && reply.error().code == Code::unavailable && left.ns > 0) {
             // The broker died over it: there is another soon, or it died with its host.
             continue;
         }
@@ -133,7 +144,7 @@ int run_stop(const Context& context) {
         name_threads(context);
         return code;
     }
-    return stop_without_host(context, *args);
+    return stop_without_host(context, args_now());
 }
 
 }  // namespace mosaic::cli

@@ -2,9 +2,15 @@
 // against admin.sock, served by a script.
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
+#include <thread>
+#include <variant>
 
 #include "support.h"
 
@@ -57,6 +63,35 @@ UniqueFd input_of(const std::string& text) {
     const UniqueFd write(ends[1]);
     REQUIRE(::write(write.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
     return UniqueFd(ends[0]);
+}
+
+UniqueFd listen_at(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    REQUIRE(path.size() < sizeof address.sun_path);
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::listen(listener.get(), 4) == 0);
+    return listener;
+}
+
+// The first request of a connection; an empty one when there is none.
+wire::Request read_request(int client) {
+    wire::LineBuffer lines(size_t{1} << 20U);
+    std::array<char, 4096> buffer{};
+    while (true) {
+        if (const auto line = lines.next()) {
+            auto frame = wire::decode_frame(*line);
+            auto* request = frame ? std::get_if<wire::Request>(&*frame) : nullptr;
+            return request != nullptr ? std::move(*request) : wire::Request{};
+        }
+        const ssize_t n = ::recv(client, buffer.data(), buffer.size(), 0);
+        if (n <= 0) {
+            return {};
+        }
+        lines.append({buffer.data(), static_cast<size_t>(n)});
+    }
 }
 
 }  // namespace
@@ -328,6 +363,34 @@ TEST_CASE("stop asks a host that answers, with its timeout, and prints the resul
     REQUIRE(args.has_value());
     CHECK(args->target == "coder");
     CHECK(args->timeout_ms == 2500);
+}
+
+TEST_CASE("a stop whose broker died is asked again for what is left of its time") {
+    constexpr int kTimeoutMs = 50;
+    const Scratch scratch;
+    scratch.make_directory("data/bus-host");
+    const UniqueFd listener = listen_at(scratch / "data/bus-host/admin.sock");
+    std::vector<int64_t> timeouts;
+    std::thread broker([&] {
+        for (int life = 0; life < 2; ++life) {
+            const UniqueFd client(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+            const auto request = read_request(client.get());
+            timeouts.push_back(*request.args.find("timeoutMs")->integer());
+            // The first one takes all the time that there is, and dies.
+            if (life == 0) {
+                ::poll(nullptr, 0, 2 * kTimeoutMs);
+            } else {
+                const std::string reply =
+                    wire::encode(wire::reply_ok(request.id, parsed(R"({"stopped":true})")));
+                ::send(client.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+            }
+        }
+    });
+    const Finished done = at(scratch, {"stop", "coder", "--timeout", "0.05", "--json"});
+    broker.join();
+    CHECK(done.exit_code == 0);
+    REQUIRE(timeouts.size() == 2);
+    CHECK(timeouts[1] == 0);
 }
 
 TEST_CASE("an unknown run is an error with the host's text, exit 1") {

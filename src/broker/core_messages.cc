@@ -92,7 +92,8 @@ Result<std::optional<Outcome>> Core::sent_before(const wire::Request& request,
         return std::optional<Outcome>();
     }
     if (before->to != args.to || before->body != args.body ||
-        before->message_class != args.message_class) {
+        before->message_class != args.message_class ||
+        before->in_reply_to != parse_number('m', args.in_reply_to)) {
         return std::optional(error(request.id,
                                    BusError::bad_request,
                                    "the key " + clip(args.key, 64) +

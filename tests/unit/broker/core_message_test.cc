@@ -219,6 +219,14 @@ TEST_CASE("a key counts for its own run and its own message") {
     const auto refused = bench.ask(pm, "message.send", args.to_value());
     CHECK(refused.reply.error == "bad-request");
     CHECK(refused.reply.message.find(first) != std::string::npos);
+    // The same words as the answer to something are another message, too.
+    const std::string question =
+        id_of(bench.human("message.send", letter({"pm", ""}, "done?").to_value()));
+    args.body = "build it";
+    args.in_reply_to = question;
+    CHECK(bench.ask(pm, "message.send", args.to_value()).reply.error == "bad-request");
+    args.in_reply_to.clear();
+    CHECK(id_of(bench.ask(pm, "message.send", args.to_value())) == first);
     args.key = std::string(limits::kSendKeyBytesMax + 1, 'k');
     CHECK(bench.ask(pm, "message.send", args.to_value()).reply.error == "bad-request");
     // The human's messages have no run to know them by.

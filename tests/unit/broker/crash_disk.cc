@@ -56,7 +56,7 @@ int write_file(sqlite3_file* handle, const void* bytes, int amount, sqlite3_int6
                                  static_cast<uint64_t>(offset),
                                  static_cast<const char*>(bytes),
                                  static_cast<size_t>(amount)),
-                   SQLITE_IOERR_WRITE);
+                   g_disk->is_full() ? SQLITE_FULL : SQLITE_IOERR_WRITE);
 }
 
 int truncate_file(sqlite3_file* handle, sqlite3_int64 size) {
@@ -208,6 +208,10 @@ bool CrashDisk::operate() {
         return false;
     }
     ++operations_;
+    if (operations_ >= fail_from_ && operations_ < fail_until_) {
+        ++failed_;
+        return false;
+    }
     return has_power();
 }
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-// A disk for SQLite that loses power. It keeps what was written apart from what was synced: at a
-// crash each write since its file's last fsync is there, or gone, or cut short, each by chance and
-// independently, and so is the creation of a file whose first fsync never came. Registered as
-// SQLite's default VFS, so the product's code runs on it unchanged.
+// A disk for SQLite that loses power, or on which operations fail. It keeps what was written apart
+// from what was synced: at a crash each write since its file's last fsync is there, or gone, or cut
+// short, each by chance and independently, and so is the creation of a file whose first fsync never
+// came. Registered as SQLite's default VFS, so the product's code runs on it unchanged.
 
 namespace mosaic::broker::test {
 
@@ -26,6 +26,22 @@ class CrashDisk {
     void lose_power_at(uint64_t operation) { power_until_ = operations_ + operation; }
 
     [[nodiscard]] bool has_power() const { return operations_ < power_until_; }
+
+    // Operations n to n + count - 1 (from 1) fail and change nothing; then the disk works again. A
+    // full one says so of its writes, any other has I/O errors.
+    void fail_at(uint64_t operation, uint64_t count, bool full) {
+        fail_from_ = operations_ + operation;
+        fail_until_ = fail_from_ + count;
+        full_ = full;
+        failed_ = 0;
+    }
+
+    void work_again() { fail_until_ = 0; }
+
+    // Operations that failed since fail_at().
+    [[nodiscard]] uint64_t failed() const { return failed_; }
+
+    [[nodiscard]] bool is_full() const { return full_ && has_power(); }
 
     // What is on the disk when power is back: every unsynced write as `seed` decides.
     void restart(uint64_t seed);
@@ -61,7 +77,7 @@ class CrashDisk {
     bool remove(const std::string& path, bool for_good);
 
   private:
-    // False when there is no power for it.
+    // False when there is no power for it, or it fails.
     bool operate();
     void sync_directory();
 
@@ -69,6 +85,10 @@ class CrashDisk {
     uint64_t operations_ = 0;
     uint64_t power_until_ = UINT64_MAX;
     uint64_t syncs_ = 0;
+    uint64_t fail_from_ = 0;
+    uint64_t fail_until_ = 0;
+    uint64_t failed_ = 0;
+    bool full_ = false;
 };
 
 }  // namespace mosaic::broker::test

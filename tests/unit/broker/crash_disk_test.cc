@@ -1,10 +1,12 @@
 // Goal: whatever was answered is there when power is back, whenever it went and whatever the disk
-// had not written yet. Method: the product's turns, core and store on a disk that loses power at a
-// chosen operation; then a new store is opened on what is left and compared with the answers.
+// had not written yet, and whichever write or fsync failed before. Method: the product's turns,
+// core and store on a disk that loses power at a chosen operation, or fails it; then a new store is
+// opened on what is left and compared with the answers.
 
 #include "crash_disk.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <random>
@@ -234,6 +236,69 @@ TEST_CASE("what was answered survives a loss of power at any write and any fsync
         }
     }
     CHECK(crashes == 4 * kSeeds);
+}
+
+namespace {
+
+struct Trouble {
+    const char* name;
+    uint64_t operations;  // so many fail, one after the other
+    bool full;
+};
+
+constexpr std::array<Trouble, 2> kTroubles = {
+    {{"one I/O error", 1, false}, {"a full disk", 20, true}}};
+
+// Opens a store (a new one, or one that a broker has left), lives a run on it with the operation
+// failing, and another one once the disk works. Whether the operation was reached.
+bool live_through(const Trouble& trouble, uint64_t operation, bool fresh) {
+    const Scratch scratch;
+    CrashDisk disk;
+    Answered answered;
+    if (!fresh) {
+        Life before(scratch.store(), 1, answered);
+        REQUIRE(before.opened());
+        before.live(1);
+    }
+    disk.fail_at(operation, trouble.operations, trouble.full);
+    int number = 1;
+    {
+        Life broker(scratch.store(), 2, answered);
+        if (broker.opened()) {
+            broker.live(++number);
+            disk.work_again();
+            for (const std::string& run : broker.bound()) {
+                broker.end(run);  // as its host does until it is answered
+            }
+            broker.live(++number);
+            CHECK(answered.ends.contains(run_name(number)));
+        }
+    }
+    const bool reached = disk.failed() > 0;
+    disk.work_again();
+    // The next broker finds everything, after a loss of power, too.
+    disk.restart(operation);
+    Life next(scratch.store(), 3, answered);
+    REQUIRE(next.opened());
+    check_answers(next.store(), answered);
+    return reached;
+}
+
+}  // namespace
+
+TEST_CASE("a disk error at any write and any fsync loses nothing that was answered") {
+    for (const bool fresh : {true, false}) {
+        for (const Trouble& trouble : kTroubles) {
+            uint64_t operation = 1;
+            for (bool reached = true; reached; ++operation) {
+                CAPTURE(fresh);
+                CAPTURE(trouble.name);
+                CAPTURE(operation);
+                reached = live_through(trouble, operation, fresh);
+            }
+            CHECK(operation > 40);
+        }
+    }
 }
 
 TEST_CASE("the disk of these tests loses what wasn't synced") {

@@ -103,6 +103,7 @@ Result<void> Host::set_up() {
     disk_ =
         std::make_unique<DiskWatch>(loop_, *children_, settings_.system.limits, root_.runs.get());
     metrics_ = std::make_unique<MetricsPort>(loop_);
+    trees_ = std::make_unique<StageTrees>(*children_, root_.stage.get());
     logged_ = logged_ends(root_.launches.get(), settings_.business.id + ".jsonl");
     recovery_ = std::make_unique<Recovery>(
         RecoveryParts{loop_,
@@ -181,6 +182,7 @@ void Host::drain() {
     runs_->recycle();
     clients_->recycle();
     metrics_->recycle();
+    tidy_stage();
     stop_when_over();
 }
 

@@ -21,6 +21,7 @@
 #include "host/runs.h"
 #include "host/session_store.h"
 #include "host/settings.h"
+#include "host/stage_trees.h"
 #include "host/versions.h"
 
 namespace mosaic::host {
@@ -76,6 +77,7 @@ class Host {
     [[nodiscard]] std::string own_metrics() const;
     void take_ended();
     void take_disk();
+    void tidy_stage();
     void on_disk_check();
     void consider(Ask ask, bool again);
     void consider_waiting(bool again);
@@ -138,6 +140,8 @@ class Host {
     std::unique_ptr<RunDirectories> directories_;
     std::unique_ptr<DiskWatch> disk_;
     std::unique_ptr<MetricsPort> metrics_;
+    std::unique_ptr<StageTrees> trees_;
+    bool tidy_stage_ = false;       // trees may have gone out of use
     std::deque<Ask> waiting_;       // for the end of recovery, or for the probe
     std::set<std::string> warned_;  // environment warnings that were said
 };

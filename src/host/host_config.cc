@@ -53,9 +53,31 @@ void Host::on_new_settings(const ConfigKeeper::Outcome& outcome) {
     }
     runs_->set_limits(settings_.system.limits);
     metrics_->serve(settings_.system.metrics_port);
+    tidy_stage_ = true;
     probe_->forget();
     ignore(probe_->ask(false), "tried now, so that the next launch needn't wait");
     consider_waiting(false);
+}
+
+// Staged trees that neither the settings nor a session name any more. Those of sessions whose host
+// died go with the first ones: they have ended by now, or are about to.
+void Host::tidy_stage() {
+    // A change that is being written has its trees already.
+    if (!tidy_stage_ || !config_->quiet() || state_ != State::serving) {
+        return;
+    }
+    tidy_stage_ = false;
+    std::set<std::string> used;
+    const auto use = [&](const std::string& path) {
+        used.insert(path.substr(path.rfind('/') + 1));
+    };
+    for (const auto& [module, path] : settings_.stages) {
+        use(path);
+    }
+    for (const std::string& path : runs_->stage_dirs()) {
+        use(path);
+    }
+    trees_->keep_only(used);
 }
 
 }  // namespace mosaic::host

@@ -147,6 +147,7 @@ void Host::serve_when_recovered() {
     launch_socket_ = std::move(*socket);
     state_ = State::serving;
     accept_more();
+    tidy_stage_ = true;
     log_line("serving " + settings_.business.id + " at " + root_.path);
     consider_waiting(false);
     if (!options_.launch_pm) {
@@ -252,7 +253,7 @@ void Host::consider(Ask ask, bool again) {
 
 void Host::take_children() {
     while (const auto result = children_->take_result()) {
-        if (directories_->settle(*result) || disk_->settle(*result)) {
+        if (directories_->settle(*result) || disk_->settle(*result) || trees_->settle(*result)) {
             continue;
         }
         if (probe_->settle(*result)) {
@@ -302,6 +303,7 @@ void Host::take_ended() {
     }
     while (const auto run = runs_->take_ended()) {
         directories_->ended(*run);
+        tidy_stage_ = true;
     }
     while (const auto run = recovery_->take_settled()) {
         directories_->ended(*run);

@@ -14,6 +14,7 @@
 #include "host/log.h"
 #include "host/privileges.h"
 #include "host/run_directories.h"
+#include "host/stage_trees.h"
 #include "process/descriptors.h"
 #include "process/files.h"
 #include "process/proc.h"
@@ -36,6 +37,7 @@ struct Arguments {
     std::vector<std::string> remove_runs;
     std::vector<std::string> trim_runs;
     std::vector<std::string> measure_runs;
+    std::vector<std::string> remove_stages;  // these find the staged trees' directory there
     uint64_t enough = UINT64_MAX;
 };
 
@@ -148,6 +150,7 @@ int main_with(int argc, char** argv) {
     app.add_option(kRemoveRun, arguments.remove_runs)->group("");
     app.add_option(kTrimRun, arguments.trim_runs)->group("");
     app.add_option(kMeasureRun, arguments.measure_runs)->group("");
+    app.add_option(kRemoveStage, arguments.remove_stages)->group("");
     app.add_option(kEnough, arguments.enough)->group("");
     app.set_version_flag("--version", std::string("mosaic-host ") + MOSAIC_VERSION);
     try {
@@ -162,12 +165,15 @@ int main_with(int argc, char** argv) {
     if (arguments.lay_stages || !arguments.write_config.empty()) {
         return write_config(arguments.lay_stages, arguments.write_config);
     }
-    constexpr int kRunsFd = 3;
+    constexpr int kChildsFd = 3;
     if (!arguments.measure_runs.empty()) {
-        return measure_in_runs(kRunsFd, arguments.measure_runs, arguments.enough);
+        return measure_in_runs(kChildsFd, arguments.measure_runs, arguments.enough);
     }
     if (!arguments.remove_runs.empty() || !arguments.trim_runs.empty()) {
-        return remove_in_runs(kRunsFd, arguments.remove_runs, arguments.trim_runs);
+        return remove_in_runs(kChildsFd, arguments.remove_runs, arguments.trim_runs);
+    }
+    if (!arguments.remove_stages.empty()) {
+        return remove_in_stage(kChildsFd, arguments.remove_stages);
     }
     tidy_descriptors();
     if (business->count() == 0) {

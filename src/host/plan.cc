@@ -238,6 +238,7 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox
     }
     plan.group_limits = group_limits(f.settings.system.limits);
     plan.run_dir = paths.run_dir;
+    plan.stage_dir = spec.stage_dir;
     plan.transcript = harness::transcript_path(run);
     return plan;
 }

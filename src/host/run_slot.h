@@ -62,6 +62,7 @@ struct Plan {
     std::vector<std::string> warnings;  // host variables that sessions don't get; names only
     sandbox::GroupLimits group_limits;  // where runs have control groups
     std::string run_dir;
+    std::string stage_dir;  // the staged tree that it binds
     std::string transcript;
 };
 

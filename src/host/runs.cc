@@ -512,6 +512,16 @@ std::vector<std::string> Runs::live() const {
     return out;
 }
 
+std::vector<std::string> Runs::stage_dirs() const {
+    std::vector<std::string> out;
+    for (const auto& s : slots_) {
+        if (s->in_use && s->state.phase != Phase::over) {
+            out.push_back(s->plan.stage_dir);
+        }
+    }
+    return out;
+}
+
 void Runs::on_bound(BrokerNews& news) {
     RunSlot* s = find(news.slot);
     if (s == nullptr || s->state.phase != Phase::binding) {

@@ -93,6 +93,8 @@ class Runs {
     [[nodiscard]] Census census() const;
     // The runs of the sessions that are live.
     [[nodiscard]] std::vector<std::string> live() const;
+    // The staged trees of sessions under way, running or ending.
+    [[nodiscard]] std::vector<std::string> stage_dirs() const;
     // Some session has become live since this was asked last.
     [[nodiscard]] bool take_went_live();
     // Free slots remain.

@@ -446,6 +446,52 @@ TEST_CASE("a hangup signal opens the log anew and reads the configuration") {
     CHECK(exists(log));
 }
 
+TEST_CASE("a staged tree goes when no configuration and no session uses it any more") {
+    World world;
+    const std::string module = world.root + "/modules/copied";
+    std::string description =
+        read_text(std::string(MOSAIC_SOURCE_DIR) + "/plugins/harness/script/harness.json");
+    for (size_t at = 0; (at = description.find("\"script", at)) != std::string::npos;) {
+        description.replace(at, 7, "\"copied");
+    }
+    write_text(module + "/harness.json", description);
+    write_text(module + "/adapter.sh", "exec sh # old\n");
+    world.system.set("pluginDirs", strings({(world.root + "/modules").c_str()}));
+    world.system.set("plugins", object({{"harness", strings({"script", "copied"})}}));
+    world.set_var("coder", "harness", "copied");
+    world.set_var("coder", "copied.command", "sh");
+    world.start();
+    const std::string stage = world.bus_host() + "/stage";
+    // Those that have this adapter.
+    const auto trees_with = [&](const std::string& text) {
+        const auto names = names_in(stage);
+        return std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+            return read_text(stage + "/" + name + "/module/adapter.sh") == text;
+        });
+    };
+    const std::string run = text(world.launch("coder"), "run");
+    REQUIRE(trees_with("exec sh # old\n") == 1);
+    write_text(module + "/adapter.sh", "exec sh # new\n");
+    world.host().signal(SIGHUP);
+    wait_event(world, "config.reloaded");
+    const std::string other = text(world.launch("reviewer"), "run");
+    world.stop_run(other);
+    world.wait_log("end", other);
+    CHECK(trees_with("exec sh # old\n") == 1);
+    CHECK(trees_with("exec sh # new\n") == 1);
+    world.stop_run(run);
+    CHECK(wait_for_change({stage}, [&] { return trees_with("exec sh # old\n") == 0; }));
+    CHECK(trees_with("exec sh # new\n") == 1);
+    world.stop();
+    // What earlier hosts left goes at the start.
+    const auto before = names_in(stage);
+    write_text(stage + "/" + std::string(64, '0') + "/module/adapter.sh", "exec sh # older\n");
+    write_text(stage + "/" + std::string(64, '1') + ".tmp/mosaic-runner", "half");
+    world.start();
+    CHECK(wait_for_change({stage}, [&] { return names_in(stage) == before; }));
+    world.launch("coder");
+}
+
 TEST_CASE("a session with that authority sets limits of others and learns codes alone") {
     World world(World::Runner::puppet);
     world.role("pm").find("authority")->set("withinRole", strings({"message.send", "limits.set"}));

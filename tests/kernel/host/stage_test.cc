@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "host/stage_trees.h"
 #include "registry/layout.h"
 #include "rig.h"
 #include "synced.h"
@@ -169,4 +171,30 @@ TEST_CASE("a tree is on the disk, with all its names, before it has its own name
         CAPTURE(part);
         CHECK(was_synced(*path + ".tmp" + part));
     }
+}
+
+TEST_CASE("trees that nobody uses are set aside and removed and those in use stay") {
+    Staging here;
+    const auto used = here.stage(kFiles);
+    const auto old = here.stage({kFiles[0]});
+    REQUIRE(used.has_value());
+    REQUIRE(old.has_value());
+    const std::string half = std::string(64, 'a') + ".tmp";
+    put(AT_FDCWD, registry::stage_dir(here.root.path) + "/stranger", "not a tree");
+    REQUIRE(::mkdirat(here.root.stage.get(), half.c_str(), 0700) == 0);
+    const std::string digest = old->substr(old->rfind('/') + 1);
+    auto waste = host::set_trees_aside(here.root.stage.get(), {used->substr(used->rfind('/') + 1)});
+    std::sort(waste.begin(), waste.end());
+    std::vector<std::string> expected = {half, digest + ".gone"};
+    std::sort(expected.begin(), expected.end());
+    CHECK(waste == expected);
+    // It can be staged again before the old one is gone, and an old one again waits for that.
+    REQUIRE(here.stage({kFiles[0]}).has_value());
+    waste = host::set_trees_aside(here.root.stage.get(), {});
+    CHECK(std::find(waste.begin(), waste.end(), digest + ".gone") != waste.end());
+    CHECK(content(AT_FDCWD, *old + "/mosaic-runner") == "the runner");
+    CHECK(host::remove_in_stage(here.root.stage.get(), waste) == 0);
+    CHECK(host::remove_in_stage(here.root.stage.get(), {digest}) == 2);
+    CHECK(content(AT_FDCWD, *old + "/mosaic-runner") == "the runner");
+    CHECK(here.trees() == 2);
 }

@@ -3,6 +3,7 @@
 // outside.
 
 #include <doctest/doctest.h>
+#include <poll.h>
 #include <signal.h>
 
 #include <string>
@@ -237,6 +238,28 @@ TEST_CASE("a runner that never claims is killed when its time is over") {
     CHECK(world.wait_sessions(0));
     // The seat is free again.
     Running again(world, master);
+}
+
+TEST_CASE("a host that was stopped for longer than a launch may take gives it that time back") {
+    constexpr int kClaimMs = 6'000;
+    World world(World::Runner::puppet);
+    world.system.set("limits", object({{"claimMs", kClaimMs}}));
+    world.start();
+    const PuppetMaster master(world, "coder");
+    LineStream admin = world.admin();
+    int64_t id = 0;
+    Puppet puppet = master.launch(admin, id);
+    const std::string capability = puppet.capability();
+    // Its deadline comes and goes while the host can't do anything about it.
+    world.host().signal(SIGSTOP);
+    ::poll(nullptr, 0, kClaimMs + 1'000);
+    world.host().signal(SIGCONT);
+    const LineStream bus = puppet.claim(capability);
+    const json::Value reply = admin.reply(id);
+    CHECK_MESSAGE(*reply.find("ok") == json::Value(true), json::dump(reply));
+    CHECK(world.session(puppet.run()).has_value());
+    puppet.exit(0);
+    check_end(world, puppet.run(), "stopped", 0, "");
 }
 
 TEST_CASE("the capability stops working with the end and not before") {

@@ -17,7 +17,8 @@ namespace mosaic::broker::test {
 
 class Scratch {
   public:
-    Scratch() : path_(MOSAIC_BUILD_DIR "/broker-test-XXXXXX") {
+    explicit Scratch(const std::string& parent = MOSAIC_BUILD_DIR)
+        : path_(parent + "/broker-test-XXXXXX") {
         REQUIRE(mkdtemp(path_.data()) != nullptr);
     }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/ids.h"
@@ -135,7 +136,13 @@ void RunDirectories::later(Work work) {
         return;
     }
     work_.push_back(std::move(work));
-    if (!armed_ && !due_) {
+    if (!due_) {
+        arm();
+    }
+}
+
+void RunDirectories::arm() {
+    if (!armed_) {
         armed_ = true;
         loop_.set_timer(TimerKind::tidy_up, 0, 0, kGatherFor);
     }
@@ -163,7 +170,8 @@ void RunDirectories::start() {
     spec.argv = {"mosaic-host"};
     for (size_t i = 0; i < kAtOnce && !work_.empty(); ++i) {
         spec.argv.emplace_back(work_.front().option);
-        spec.argv.push_back(std::move(work_.front().run));
+        spec.argv.push_back(work_.front().run);
+        under_way_.push_back(std::move(work_.front()));
         work_.pop_front();
     }
     spec.env = {"LANG=C.UTF-8"};
@@ -176,6 +184,21 @@ bool RunDirectories::settle(const ChildResult& result) {
         return false;
     }
     job_ = 0;
+    std::deque<Work> given = std::exchange(under_way_, {});
+    if (!result.started && !stopping_) {
+        // Out of descriptors or processes, and nothing was done: again in a while.
+        if (!std::exchange(complained_, true)) {
+            log_line("run directories can't be tidied up now (" + errno_text(result.sys) +
+                     "); trying again");
+        }
+        work_.insert(work_.begin(),
+                     std::make_move_iterator(given.begin()),
+                     std::make_move_iterator(given.end()));
+        due_ = false;
+        arm();
+        return true;
+    }
+    complained_ = false;
     if (!result.started || result.exit.signal != 0 || result.exit.exit_code != 0) {
         log_line("run directories stay for the next start: " + result.output);
     }

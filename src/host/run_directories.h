@@ -58,6 +58,7 @@ class RunDirectories {
 
     void trim(const std::string& run);
     void later(Work work);
+    void arm();
     void start();
 
     Loop& loop_;
@@ -66,9 +67,11 @@ class RunDirectories {
     int runs_;
     std::deque<Kept> kept_;  // the oldest first
     std::deque<Work> work_;
-    uint64_t job_ = 0;    // 0: no child is at it
-    bool due_ = false;    // what waits is to be done now
-    bool armed_ = false;  // a timer runs that makes it due
+    std::deque<Work> under_way_;  // what the child was given
+    uint64_t job_ = 0;            // 0: no child is at it
+    bool due_ = false;            // what waits is to be done now
+    bool armed_ = false;          // a timer runs that makes it due
+    bool complained_ = false;     // that no child could be started
     bool stopping_ = false;
 };
 

@@ -2,8 +2,11 @@
 // working. Method: sessions that use up one thing each and hold on to it.
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <csignal>
+#include <cstring>
+#include <set>
 #include <string>
 
 #include "e2e/harness.h"
@@ -19,6 +22,43 @@ void use_up(const World& world, const std::string& script) {
     const std::string workspace = world.workspace("coder");
     REQUIRE(wait_for_change({workspace}, [&] { return exists(workspace + "/done"); }));
 }
+
+// The numbers of a process's open files.
+std::set<rlim_t> descriptors_of(pid_t pid) {
+    std::set<rlim_t> open;
+    for (const std::string& name : names_in("/proc/" + std::to_string(pid) + "/fd")) {
+        open.insert(std::stoul(name));
+    }
+    return open;
+}
+
+// A limit that leaves so many numbers unused.
+rlim_t limit_that_leaves(const std::set<rlim_t>& open, size_t unused) {
+    rlim_t limit = 0;
+    for (size_t left = unused; left > 0 || limit <= *open.rbegin(); ++limit) {
+        left -= left > 0 && !open.contains(limit) ? 1U : 0U;
+    }
+    return limit;
+}
+
+// The host's limit of open files, lower while this lives. Only the soft one: it has to come back.
+class FewDescriptors {
+  public:
+    FewDescriptors(pid_t pid, rlim_t most) : pid_(pid) {
+        REQUIRE(::prlimit(pid_, RLIMIT_NOFILE, nullptr, &before_) == 0);
+        const rlimit few{most, before_.rlim_max};
+        REQUIRE(::prlimit(pid_, RLIMIT_NOFILE, &few, nullptr) == 0);
+    }
+
+    FewDescriptors(const FewDescriptors&) = delete;
+    FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+    ~FewDescriptors() { CHECK(::prlimit(pid_, RLIMIT_NOFILE, &before_, nullptr) == 0); }
+
+  private:
+    pid_t pid_;
+    rlimit before_{};
+};
 
 void check_others_work(World& world) {
     CHECK(trim(world.ask("reviewer", "echo works")) == "works");
@@ -81,4 +121,40 @@ TEST_CASE("a session that fills its shared memory and its open files leaves the 
            "time.sleep(600)\n"
            "END");
     check_others_work(world);
+}
+
+TEST_CASE("however few descriptors a host has left a launch leaves nothing behind and ends go on") {
+    World world;
+    world.start();
+    world.launch("reviewer");
+    size_t granted = 0;
+    for (size_t unused = 0; granted < 3; ++unused) {
+        CAPTURE(unused);
+        REQUIRE(unused < 60);
+        world.launch("tester");
+        const size_t before = world.log("end").size();
+        {
+            const pid_t host = world.host().pid();
+            const FewDescriptors few(host, limit_that_leaves(descriptors_of(host), unused));
+            LineStream admin = world.admin();
+            const json::Value reply = admin.request("launch", object({{"instance", "coder"}}));
+            if (*reply.find("ok") == json::Value(true)) {
+                ++granted;
+                world.stop_run("coder");
+            } else {
+                CHECK_MESSAGE(contains(text(reply, "message"), std::strerror(EMFILE)),
+                              json::dump(reply));
+            }
+            world.stop_run("tester");
+            CHECK(trim(world.ask("reviewer", "echo works")) == "works");
+        }
+        const bool ended = wait_for_change({world.bus_host(), world.data + "/launches"}, [&] {
+            return world.sessions().size() == 1 && world.log("end").size() > before;
+        });
+        CHECK(ended);
+    }
+    const std::string runs = world.data + "/launches/acme";
+    const size_t known = world.log("end").size() + 1;
+    CHECK_MESSAGE(wait_for_change({runs}, [&] { return names_in(runs).size() == known; }),
+                  names_in(runs).size() << " directories of " << known << " runs");
 }

@@ -17,9 +17,11 @@
 #include "cli/machine.h"
 #include "cli/output.h"
 #include "cli/programs.h"
+#include "cli/sessions_view.h"
 #include "cli/would_be_run.h"
 #include "process/files.h"
 #include "process/pidfd.h"
+#include "process/proc.h"
 #include "registry/layout.h"
 #include "sandbox/control_groups.h"
 #include "sandbox/hardening.h"
@@ -216,6 +218,26 @@ Finding data_root(const std::string& path) {
     return out;
 }
 
+// Of a host that runs; what one that died has left is for the next one to end.
+void check_sessions(const std::string& root, Findings& out) {
+    const auto file = read_sessions(root);
+    if (!file) {
+        return;
+    }
+    size_t running = 0;
+    size_t warm = 0;
+    for (const SessionView& session : view_sessions(*file, process::boot_id())) {
+        running += session.live && !session.entry.warm ? 1U : 0U;
+        warm += session.live && session.entry.warm ? 1U : 0U;
+    }
+    if (running + warm > 0) {
+        out.push_back({"sessions",
+                       Health::fine,
+                       std::to_string(running) + " running, " + std::to_string(warm) + " warm",
+                       ""});
+    }
+}
+
 void check_modules(const harness::ModuleSet& modules, Findings& out) {
     for (const auto& [name, problem] : modules.problems) {
         out.push_back({"module " + name,
@@ -350,6 +372,7 @@ void check_config(const Context& context, Findings& out) {
     }
     out.push_back({"business", Health::fine, machine->business.file, ""});
     out.push_back(data_root(machine->data_root));
+    check_sessions(machine->data_root, out);
     check_instances(*machine, context.env, out);
 }
 

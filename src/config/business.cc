@@ -329,6 +329,19 @@ void read_launch(Reader& r, Business& out) {
     out.launch = std::move(launch);
 }
 
+// Each is a sandbox with processes and descriptors of its own, which the sessions may need.
+void limit_warm(Reader& r, const Business& out) {
+    int64_t warm = 0;
+    for (const auto& [name, instance] : out.roles) {
+        warm += instance.warm;
+    }
+    if (warm > kWarmMax) {
+        r.problem("roles",
+                  "expected at most " + std::to_string(kWarmMax) +
+                      " warm seats of all roles together, found " + std::to_string(warm));
+    }
+}
+
 }  // namespace
 
 Result<Business> parse_business(std::string_view text, const std::string& path) {
@@ -345,6 +358,7 @@ Result<Business> parse_business(std::string_view text, const std::string& path) 
     read_roles(r, out);
     read_arbiters(r, out);
     read_launch(r, out);
+    limit_warm(r, out);
     MOSAIC_TRY(r.done());
     return out;
 }

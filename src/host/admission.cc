@@ -21,7 +21,8 @@ constexpr uint64_t kContractBytesMax = uint64_t{1024} * 1024;
 // Gathers one fact after the other; each returns false when its check fails.
 class Gatherer {
   public:
-    Gatherer(const AdmissionParts& parts, const Ask& ask) : parts_(parts), ask_(ask) {}
+    Gatherer(const AdmissionParts& parts, const Ask& ask, bool warm = false)
+        : parts_(parts), ask_(ask), warm_(warm) {}
 
     Decision run(bool again) {
         Decision out;
@@ -75,6 +76,9 @@ class Gatherer {
     }
 
     bool seat() {
+        if (warm_) {
+            return true;
+        }
         if (parts_.runs.is_taken(ask_.target) || parts_.recovery.is_taken(ask_.target)) {
             return fail_with(facts_.seat_free, describe(ask_.target) + " is running");
         }
@@ -191,6 +195,9 @@ class Gatherer {
     }
 
     bool room() {
+        if (warm_) {
+            return true;
+        }
         const int64_t running = parts_.runs.count(limit_->provider, limit_->model);
         if (running >= limit_->max) {
             return fail_with(facts_.has_room,
@@ -218,12 +225,14 @@ class Gatherer {
         }
         PlanFacts facts{settings(),
                         parts_.root,
-                        ask_,
+                        ask_.target,
+                        ask_.caller.name,
                         *instance_,
                         route_,
                         contract_,
                         parts_.probe.bwrap_version(),
-                        *harness_version};
+                        *harness_version,
+                        warm_};
         sandbox::GitFinding git =
             sandbox::look_at_git(workspace_, settings().system.sandbox.git_common_dir, places());
         auto plan = make_plan(facts, std::move(workspace_), std::move(git));
@@ -237,6 +246,7 @@ class Gatherer {
 
     const AdmissionParts& parts_;
     const Ask& ask_;
+    bool warm_;
     launch::CheckFacts facts_;
     std::string reason_;
     const config::Instance* instance_ = nullptr;
@@ -250,6 +260,13 @@ class Gatherer {
 
 Decision decide(const AdmissionParts& parts, const Ask& ask, bool again) {
     return Gatherer(parts, ask).run(again);
+}
+
+Decision decide_warm(const AdmissionParts& parts, const std::string& instance, bool again) {
+    Ask ask;
+    ask.caller.kind = Caller::Kind::start;  // launch.by may have warm seats, too
+    ask.target.instance = instance;
+    return Gatherer(parts, ask, true).run(again);
 }
 
 }  // namespace mosaic::host

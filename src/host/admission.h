@@ -35,4 +35,10 @@ struct AdmissionParts {
 // decides is launch/checks.h's. Makes nothing on disk.
 [[nodiscard]] Decision decide(const AdmissionParts& parts, const Ask& ask, bool again);
 
+// The same for a warm seat of the instance, which takes neither its seat nor room. Nobody asks, so
+// a refusal is nobody's answer.
+[[nodiscard]] Decision decide_warm(const AdmissionParts& parts,
+                                   const std::string& instance,
+                                   bool again);
+
 }  // namespace mosaic::host

@@ -166,6 +166,7 @@ void Host::drain() {
         if (metrics_->take_question()) {
             measure();
         }
+        take_warm();
         serve_when_recovered();
         if (!loop_.run_events.empty()) {
             const RunEvent event = loop_.run_events.front();
@@ -175,7 +176,7 @@ void Host::drain() {
             const LeftoverNews news = loop_.leftover_events.front();
             loop_.leftover_events.pop_front();
             recovery_->step(news);
-        } else {
+        } else if (!fill_warm()) {
             break;
         }
     }
@@ -304,6 +305,9 @@ void Host::dispatch_timers() {
                 break;
             case TimerKind::group_retry:
                 runs_->on_group_timer();
+                break;
+            case TimerKind::warm_retry:
+                warm_timer_.reset();
                 break;
             case TimerKind::stop_all:
                 cut_stop_short();

@@ -23,6 +23,7 @@
 #include "host/settings.h"
 #include "host/stage_trees.h"
 #include "host/versions.h"
+#include "launch/warm_pool.h"
 
 namespace mosaic::host {
 
@@ -78,6 +79,11 @@ class Host {
     void take_ended();
     void take_disk();
     void tidy_stage();
+    void take_warm();
+    void want_warm();
+    void drop_stale_warm();
+    [[nodiscard]] bool fill_warm();
+    void warm_waited(bool again);
     void on_disk_check();
     void consider(Ask ask, bool again);
     void consider_waiting(bool again);
@@ -144,6 +150,11 @@ class Host {
     bool tidy_stage_ = false;       // trees may have gone out of use
     std::deque<Ask> waiting_;       // for the end of recovery, or for the probe
     std::set<std::string> warned_;  // environment warnings that were said
+
+    launch::WarmPool warm_;
+    bool warm_waits_ = false;  // for the probe
+    bool warm_again_ = false;  // ... and has waited
+    std::optional<Instant> warm_timer_;
 };
 
 }  // namespace mosaic::host

@@ -48,6 +48,10 @@ void Host::on_new_settings(const ConfigKeeper::Outcome& outcome) {
     config.news = outcome.news;
     // Before the reply to who asked, on the same stream: the event is there when the reply is.
     broker_->set_config(std::move(config));
+    if (state_ == State::serving) {
+        want_warm();
+        drop_stale_warm();
+    }
     if (outcome.business_only || state_ >= State::stopping) {
         return;
     }

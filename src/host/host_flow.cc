@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/secret.h"
 #include "host/capability.h"
 #include "host/host.h"
@@ -111,6 +113,13 @@ void Host::begin_recovery(const wire::BoundResult& bound) {
     }
     std::vector<wire::BoundRun> to_end = unlogged_ends(root_.runs.get(), bound, logged_);
     to_end.insert(to_end.begin(), bound.bound.begin(), bound.bound.end());
+    // A warm seat that the broker knows was taken: its entry hadn't been changed yet.
+    for (const registry::SessionEntry& entry : left_.entries) {
+        const auto& known = bound.known;
+        if (entry.warm && std::find(known.begin(), known.end(), entry.run) != known.end()) {
+            to_end.push_back({entry.seat, entry.run, entry.harness, entry.process, false});
+        }
+    }
     recovery_->begin(left_, to_end);
     runs_->sweep_groups(directories_->list());
     forget_orphans(bound);
@@ -149,6 +158,7 @@ void Host::serve_when_recovered() {
     accept_more();
     tidy_stage_ = true;
     log_line("serving " + settings_.business.id + " at " + root_.path);
+    want_warm();
     consider_waiting(false);
     if (!options_.launch_pm) {
         notify_service_manager("READY=1");
@@ -261,11 +271,13 @@ void Host::take_children() {
                 versions_->warm_up();
             }
             consider_waiting(true);
+            warm_waited(true);
         } else if (pager_->settle(*result)) {
             continue;
         } else if (versions_->settle(*result)) {
             // Not again: these have waited for no try of the sandbox, which may be in doubt by now.
             consider_waiting(false);
+            warm_waited(false);
         } else {
             ignore(config_->settle(*result), "its outcome is taken later in this tick");
         }
@@ -305,8 +317,12 @@ void Host::take_ended() {
         directories_->ended(*run);
         tidy_stage_ = true;
     }
-    while (const auto run = recovery_->take_settled()) {
-        directories_->ended(*run);
+    while (const auto settled = recovery_->take_settled()) {
+        if (settled->was_run) {
+            directories_->ended(settled->run);
+        } else {
+            directories_->discard(settled->run);
+        }
     }
 }
 

@@ -57,6 +57,7 @@ enum class TimerKind : uint16_t {
     disk_check,
     tidy_up,
     group_retry,
+    warm_retry,
     stop_all,
     metrics_client,
     metrics_listen,

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "harness/bundle.h"
+#include "host/fit.h"
 #include "registry/layout.h"
 #include "sandbox/binds.h"
 #include "sandbox/environment.h"
@@ -34,7 +35,7 @@ harness::RunPaths paths_of(const PlanFacts& f,
     out.tool_socket = registry::join(out.run_dir, registry::kToolSocket);
     out.turn_marker = registry::join(out.run_dir, registry::kTurnMarker);
     out.session_dir = registry::join(out.run_dir, registry::kRwSession);
-    const Seat& seat = f.ask.target;
+    const Seat& seat = f.seat;
     if (!seat.thread.empty()) {
         out.thread_store =
             registry::thread_dir(f.root.path, {business, seat.instance, seat.thread});
@@ -93,7 +94,7 @@ Step file(std::string path, std::string content) {
 
 // The thread's store, below the data root; what is there from earlier runs stays.
 void add_thread_steps(const PlanFacts& f, const harness::RunFacts& run, std::vector<Step>& steps) {
-    if (f.ask.target.thread.empty()) {
+    if (f.seat.thread.empty()) {
         return;
     }
     std::string path;
@@ -105,8 +106,8 @@ void add_thread_steps(const PlanFacts& f, const harness::RunFacts& run, std::vec
     };
     for (const std::string& name : {std::string(registry::kThreads),
                                     f.settings.business.id,
-                                    f.ask.target.instance,
-                                    f.ask.target.thread}) {
+                                    f.seat.instance,
+                                    f.seat.thread}) {
         path += (path.empty() ? "" : "/") + name;
         add(path);
     }
@@ -175,14 +176,63 @@ Result<std::vector<Step>> run_steps(const PlanFacts& f,
     return steps;
 }
 
+// What a launch and a warm seat must have in common, for the seat to become the launch's run.
+std::string fit_of(const Plan& plan,
+                   const harness::RunFacts& run,
+                   const std::vector<sandbox::Bind>& binds) {
+    Fit fit(run.run);
+    const std::string session = run.run + "/" + std::string(registry::kSessionFile);
+    for (const Step& step : plan.files) {
+        fit.add(step.path);
+        fit.add(std::to_string(step.mode));
+        if (step.path != session) {
+            fit.add(step.content);
+        }
+    }
+    // Of a launch's own it differs in that alone.
+    wire::SessionFile file = harness::session_file(run);
+    file.warm = true;
+    fit.add(json::dump(file.to_value()));
+    for (const auto* list : {&plan.argv, &plan.env}) {
+        fit.add(std::to_string(list->size()));
+        for (const std::string& text : *list) {
+            fit.add(text);
+        }
+    }
+    for (const sandbox::Bind& bind : binds) {
+        const bool by_path =
+            bind.kind == sandbox::BindKind::read_only || bind.kind == sandbox::BindKind::read_write;
+        if (by_path && !sandbox::lies_in(bind.source, run.paths.run_dir)) {
+            fit.add_path(bind.source);
+        }
+    }
+    for (const int64_t limit : {plan.group_limits.memory_bytes, plan.group_limits.processes}) {
+        fit.add(std::to_string(limit));
+    }
+    fit.add_descriptor(plan.workspace_fd.get());
+    for (const UniqueFd& fd : plan.git_fds) {
+        fit.add_descriptor(fd.get());
+    }
+    for (const std::string& text : {plan.route.harness,
+                                    plan.route.provider,
+                                    plan.route.model,
+                                    plan.route.thinking,
+                                    plan.account,
+                                    plan.workspace,
+                                    plan.transcript}) {
+        fit.add(text);
+    }
+    return fit.result();
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox::GitFinding git) {
     const std::string run_id = new_run_id();
     const harness::RunPaths paths = paths_of(f, run_id, workspace.inside);
     const harness::RunFacts run{run_id,
-                                f.ask.target,
-                                false,
+                                f.seat,
+                                f.warm,
                                 f.settings.business,
                                 f.instance,
                                 f.route,
@@ -220,10 +270,10 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox
     options.gate_fd = sandbox::kGateFd;
 
     Plan plan;
-    plan.seat = f.ask.target;
+    plan.seat = f.seat;
     plan.route = f.route.route;
     plan.account = f.route.account;
-    plan.launched_by = f.ask.caller.name;
+    plan.launched_by = f.launched_by;
     plan.may_launch = f.instance.may_launch();
     plan.workspace = workspace.path;
     plan.workspace_fd = std::move(workspace.fd);
@@ -240,6 +290,9 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox
     plan.run_dir = paths.run_dir;
     plan.stage_dir = spec.stage_dir;
     plan.transcript = harness::transcript_path(run);
+    if (f.instance.warm > 0 && f.seat.thread.empty()) {
+        plan.fit = fit_of(plan, run, binds);
+    }
     return plan;
 }
 

@@ -13,12 +13,14 @@ namespace mosaic::host {
 struct PlanFacts {
     const Settings& settings;
     const DataRoot& root;
-    const Ask& ask;
+    const Seat& seat;
+    const std::string& launched_by;  // empty: a warm seat's
     const config::Instance& instance;
     const harness::ChosenRoute& route;
     const std::string& contract;
     const std::string& bwrap_version;
     const std::string& harness_version;  // empty: unknown
+    bool warm = false;                   // nobody asks for it yet
 };
 
 // Fixes everything of one launch: its run id, files, command line and environment. Makes nothing.

@@ -273,7 +273,7 @@ void Recovery::carry_out(uint32_t index, LeftoverEffect effect) {
             break;
         case LeftoverEffect::settle:
             log_line("run " + entry.run + " of an earlier host is ended");
-            settled_.push_back(entry.run);
+            settled_.push_back({entry.run, !entry.warm || leftover.state.facts.in_broker});
             break;
     }
 }
@@ -292,7 +292,8 @@ bool Recovery::over() const {
 
 bool Recovery::is_taken(const Seat& seat) const {
     return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
-        return l.state.phase != LeftoverPhase::over && l.entry.seat == seat;
+        const bool held = !l.entry.warm || l.state.facts.in_broker;
+        return l.state.phase != LeftoverPhase::over && held && l.entry.seat == seat;
     });
 }
 
@@ -302,13 +303,13 @@ bool Recovery::holds(const std::string& run) const {
     });
 }
 
-std::optional<std::string> Recovery::take_settled() {
+std::optional<Recovery::Settled> Recovery::take_settled() {
     if (settled_.empty()) {
         return std::nullopt;
     }
-    std::string run = std::move(settled_.front());
+    Settled settled = std::move(settled_.front());
     settled_.pop_front();
-    return run;
+    return settled;
 }
 
 }  // namespace mosaic::host

@@ -48,8 +48,14 @@ class Recovery {
     [[nodiscard]] bool is_taken(const Seat& seat) const;
     // It is about this run, and hasn't settled it.
     [[nodiscard]] bool holds(const std::string& run) const;
-    // Runs that were settled.
-    [[nodiscard]] std::optional<std::string> take_settled();
+
+    struct Settled {
+        std::string run;
+        bool was_run = true;  // false: a warm seat that nobody had taken
+    };
+
+    // What was settled.
+    [[nodiscard]] std::optional<Settled> take_settled();
 
     [[nodiscard]] size_t size() const { return leftovers_.size(); }
 
@@ -83,7 +89,7 @@ class Recovery {
     RecoveryParts parts_;
     std::string bwrap_real_;
     std::vector<Leftover> leftovers_;
-    std::deque<std::string> settled_;
+    std::deque<Settled> settled_;
     std::vector<std::unique_ptr<Process>> processes_;
 };
 

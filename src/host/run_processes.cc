@@ -318,19 +318,25 @@ void Runs::bind(uint32_t index) {
 }
 
 void Runs::record(uint32_t index) {
-    const RunSlot& s = slot(index);
+    parts_.store.add(entry_of(slot(index)), ref_of(index));
+}
+
+registry::SessionEntry Runs::entry_of(const RunSlot& s) const {
     registry::SessionEntry entry;
     entry.business = parts_.business;
     entry.seat = s.plan.seat;
     entry.run = s.run;
     entry.run_dir = s.plan.run_dir;
     entry.process = s.process;
-    entry.launched_by = s.plan.launched_by;
     entry.harness = s.plan.route.harness;
     entry.provider = s.plan.route.provider;
     entry.model = s.plan.route.model;
-    entry.at = iso8601(wall_clock_ms());
-    parts_.store.add(entry, ref_of(index));
+    entry.warm = s.state.facts.warm;
+    if (!entry.warm) {
+        entry.launched_by = s.plan.launched_by;
+        entry.at = iso8601(wall_clock_ms());
+    }
+    return entry;
 }
 
 void Runs::deliver(uint32_t index) {
@@ -425,7 +431,7 @@ void Runs::log_launch(const RunSlot& s) {
     const auto us = [&](Stage stage) {
         return to_us(s.stage_at[static_cast<size_t>(stage)] - s.asked_at);
     };
-    parts_.loop.counts.launch(s.asked_at, s.stage_at, false);
+    parts_.loop.counts.launch(s.asked_at, s.stage_at, s.was_warm);
     registry::LaunchLine line;
     line.at = iso8601(wall_clock_ms());
     line.seat = s.plan.seat;
@@ -444,7 +450,8 @@ void Runs::log_launch(const RunSlot& s) {
                    us(Stage::claimed)};
     parts_.log.append(registry::encode(line));
     log_line("launched " + describe(s.plan.seat) + " as " + s.run + " in " +
-             std::to_string(us(Stage::claimed) / 1000) + " ms");
+             std::to_string(us(Stage::claimed) / 1000) + " ms" +
+             (s.was_warm ? ", from a warm seat" : ""));
 }
 
 void Runs::log_refused(const RunSlot& s) {

@@ -64,6 +64,7 @@ struct Plan {
     std::string run_dir;
     std::string stage_dir;  // the staged tree that it binds
     std::string transcript;
+    std::string fit;  // see fit.h; empty: no warm seat could be one of this kind
 };
 
 // A run from its passed checks to its end: the machine's state and everything the machine must not
@@ -107,8 +108,10 @@ struct RunSlot {
     std::string end_signal;
     std::string end_detail;
 
-    bool discarded = false;  // its directory goes: nobody ever knew the run
-    bool has_turn = false;   // counts among the launches that are being set up
+    bool discarded = false;   // its directory goes: nobody ever knew the run
+    bool has_turn = false;    // counts among the launches that are being set up
+    bool was_warm = false;    // a launch has taken it when it was set up already
+    bool stop_asked = false;  // its machine is told, or about to be
 
     // Stopping.
     std::vector<int64_t> stop_requests;  // control requests to answer when it is over
@@ -119,7 +122,7 @@ struct RunSlot {
     Instant deadline_at;      // of the timer that is armed
     bool term_timer = false;  // SIGTERM is sent again by a timer
     Instant asked_at;
-    Instant spawned_at;
+    Instant spawned_at;  // or taken: from then on the time to the claim counts
     std::array<Instant, kStages> stage_at{};
 
     FileJob files;

@@ -26,13 +26,19 @@ using launch::Phase;
 namespace {
 
 constexpr Duration kTermAgain = seconds(1);
-// How long the broker may take to answer before it counts as not there.
-constexpr Duration kBrokerTakes = seconds(10);
 // A group is empty when its last process is reaped, which a SIGKILL only begins.
 constexpr Duration kGroupAgain = milliseconds(100);
 constexpr int kGroupTriesMax = 100;
-// How long a SIGKILL may take before it is sent again and a person is told.
-constexpr Duration kKillTakes = seconds(10);
+
+// A run that somebody asked for. A warm seat holds nothing yet.
+bool counts(const RunSlot& s) {
+    return s.in_use && s.state.phase != Phase::over && !s.state.facts.warm;
+}
+
+// A warm seat that hasn't been told to end.
+bool is_warm(const RunSlot& s) {
+    return s.in_use && s.state.facts.warm && s.state.phase < Phase::live && !s.stop_asked;
+}
 
 }  // namespace
 
@@ -46,6 +52,7 @@ void Runs::set_limits(const config::Limits& limits) {
         const int64_t cores = std::max(1U, std::thread::hardware_concurrency());
         parts_.limits.setup_in_flight = 2 * cores;
     }
+    setup_.set_most(parts_.limits.setup_in_flight);
 }
 
 SlotRef Runs::ref_of(uint32_t index) const {
@@ -61,7 +68,9 @@ RunSlot* Runs::find(SlotRef ref) {
 }
 
 bool Runs::has_room() const {
-    return active() < limits::kRunsMax;
+    const auto running =
+        std::count_if(slots_.begin(), slots_.end(), [](const auto& s) { return counts(*s); });
+    return static_cast<size_t>(running) < limits::kRunsMax;
 }
 
 size_t Runs::active() const {
@@ -73,20 +82,19 @@ size_t Runs::active() const {
 
 bool Runs::is_taken(const Seat& seat) const {
     return std::any_of(slots_.begin(), slots_.end(), [&](const auto& s) {
-        return s->in_use && s->state.phase != Phase::over && s->plan.seat == seat;
+        return counts(*s) && s->plan.seat == seat;
     });
 }
 
 int64_t Runs::count(const std::string& provider, const std::string& model) const {
     return std::count_if(slots_.begin(), slots_.end(), [&](const auto& s) {
-        return s->in_use && s->state.phase != Phase::over && s->plan.route.provider == provider &&
-               s->plan.route.model == model;
+        return counts(*s) && s->plan.route.provider == provider && s->plan.route.model == model;
     });
 }
 
 int64_t Runs::count_account(const std::string& account) const {
     return std::count_if(slots_.begin(), slots_.end(), [&](const auto& s) {
-        return s->in_use && s->state.phase != Phase::over && s->plan.account == account;
+        return counts(*s) && s->plan.account == account;
     });
 }
 
@@ -94,7 +102,7 @@ std::optional<SlotRef> Runs::find_runner(int64_t pid, const std::string& start) 
     for (uint32_t i = 0; i < slots_.size(); ++i) {
         const RunSlot& s = *slots_[i];
         if (s.in_use && s.found && s.process.runner_pid == pid &&
-            s.process.runner_start_time == start && s.state.facts.alive) {
+            s.process.runner_start_time == start && s.state.facts.alive && !s.state.facts.warm) {
             return SlotRef{i, s.generation};
         }
     }
@@ -110,7 +118,7 @@ const RunSlot* Runs::find_capability(SlotRef run, const std::string& hash) const
     return alive && !s.capability_hash.empty() && s.capability_hash == hash ? &s : nullptr;
 }
 
-void Runs::begin(Ask ask, Plan plan) {
+uint32_t Runs::new_slot(Plan plan) {
     auto free =
         std::find_if(slots_.begin(), slots_.end(), [](const auto& s) { return !s->in_use; });
     if (free == slots_.end()) {
@@ -120,19 +128,134 @@ void Runs::begin(Ask ask, Plan plan) {
     const auto index = static_cast<uint32_t>(free - slots_.begin());
     RunSlot& s = **free;
     s.in_use = true;
-    s.caller = std::move(ask.caller);
-    s.asked_at = ask.at;
     s.plan = std::move(plan);
     s.run = s.plan.run_dir.substr(s.plan.run_dir.rfind('/') + 1);
-    s.stage_at[static_cast<size_t>(Stage::checked)] = parts_.loop.now;
     own(s.files_op, Owner::run_files, index);
     own(s.exec_op, Owner::run_exec, index);
     own(s.exit_op, Owner::run_exit, index);
     own(s.status_op, Owner::run_status, index);
     own(s.stdin_op, Owner::run_stdin, index);
+    return index;
+}
+
+void Runs::begin(Ask ask, Plan plan) {
+    if (!plan.fit.empty()) {
+        // The checks looked at the world just now, so what differs is of yesterday's.
+        discard_warm(plan.seat.instance, plan.fit, INT64_MAX);
+    }
+    const uint32_t index = new_slot(std::move(plan));
+    RunSlot& s = slot(index);
+    s.caller = std::move(ask.caller);
+    s.asked_at = ask.at;
+    s.stage_at[static_cast<size_t>(Stage::checked)] = parts_.loop.now;
     const launch::Step first = launch::begin();
     s.state = first.next;
     carry_out(index, first);
+}
+
+// ---- warm seats ----
+
+bool Runs::may_warm() const {
+    return std::none_of(slots_.begin(), slots_.end(), [](const auto& s) {
+        const bool waits_for_word = s->state.phase == Phase::authorizing;
+        const bool is_taken = s->was_warm && launch::is_launching(s->state.phase);
+        const bool in_setup = s->state.facts.warm && s->state.facts.in_setup;
+        return s->in_use && (waits_for_word || is_taken || in_setup);
+    });
+}
+
+bool Runs::begin_warm(Plan plan) {
+    if (!setup_.grant_spare([&](const SlotRef& ref) { return waits_for_turn(ref); })) {
+        return false;
+    }
+    const uint32_t index = new_slot(std::move(plan));
+    RunSlot& s = slot(index);
+    s.has_turn = true;
+    const launch::Step first = launch::begin_warm();
+    s.state = first.next;
+    carry_out(index, first);
+    return true;
+}
+
+void Runs::discard_warm(const std::string& instance, const std::string& fit, int64_t most) {
+    int64_t kept = 0;
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+        const RunSlot& s = slot(i);
+        if (!is_warm(s) || s.plan.seat.instance != instance) {
+            continue;
+        }
+        if (s.plan.fit == fit && kept < most) {
+            ++kept;
+            continue;
+        }
+        log_line("warm seat " + s.run + " of " + instance + " is thrown away: " +
+                 (s.plan.fit == fit ? "it is one too many" : "it would be made otherwise today"));
+        ask_to_stop(i, Refusal::launch_failed, "it is thrown away");
+    }
+}
+
+std::set<std::string> Runs::warm_instances() const {
+    std::set<std::string> out;
+    for (const auto& s : slots_) {
+        if (is_warm(*s)) {
+            out.insert(s->plan.seat.instance);
+        }
+    }
+    return out;
+}
+
+// The one that has waited longest is no better than another, so the first found will do.
+std::optional<uint32_t> Runs::find_warm(const RunSlot& launch) const {
+    if (launch.plan.fit.empty() || launch.stop_asked) {
+        return std::nullopt;
+    }
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+        const RunSlot& s = *slots_[i];
+        if (is_warm(s) && s.state.phase == Phase::warm && s.plan.fit == launch.plan.fit &&
+            s.plan.seat == launch.plan.seat && !process::has_exited(s.outer_pidfd.get()) &&
+            !process::has_exited(s.runner_pidfd.get())) {
+            return i;
+        }
+    }
+    return std::nullopt;
+}
+
+// The operations of a slot can't be moved, so it is the warm seat's slot that becomes the run. The
+// launch's is over in the same step: its seat and its room are held by one of the two throughout.
+void Runs::hand_over(uint32_t from, uint32_t to) {
+    RunSlot& launch = slot(from);
+    RunSlot& seat = slot(to);
+    seat.was_warm = true;
+    seat.caller = launch.caller;
+    seat.plan.launched_by = launch.plan.launched_by;
+    seat.asked_at = launch.asked_at;
+    seat.spawned_at = parts_.loop.now;
+    // What was done before anybody asked took the launch no time.
+    seat.stage_at.fill(launch.asked_at);
+    for (const Stage stage : {Stage::checked, Stage::authorized}) {
+        seat.stage_at[static_cast<size_t>(stage)] = launch.stage_at[static_cast<size_t>(stage)];
+    }
+    warm_news_.push_back({WarmNews::Kind::taken, seat.plan.seat.instance, "", {}});
+    take_step(to, Event{EventKind::taken});
+    take_step(from, Event{EventKind::handed_over});
+}
+
+void Runs::tell_warm(const RunSlot& s) {
+    const auto kind = s.stop_asked ? WarmNews::Kind::discarded : WarmNews::Kind::failed;
+    const bool spawned = s.spawned_at.ns != 0;
+    warm_news_.push_back({kind,
+                          s.plan.seat.instance,
+                          std::string(launch::to_string(s.state.failed_in)) + ": " + s.failure,
+                          spawned ? parts_.loop.now - s.spawned_at : Duration{}});
+}
+
+std::optional<WarmNews> Runs::take_warm_news() {
+    if (warm_news_.empty()) {
+        return std::nullopt;
+    }
+    WarmNews news = std::move(warm_news_.front());
+    warm_news_.pop_front();
+    return news;
 }
 
 void Runs::stamp(RunSlot& s, EventKind event) const {
@@ -165,8 +288,6 @@ void Runs::step(const RunEvent& queued) {
     if (is_deadline && queued.deadline != s->deadline_generation) {
         return;  // another timer took its place while it waited in the queue
     }
-    MOSAIC_CRASH_POINT("run", "on", launch::to_string(queued.event.kind));
-    stamp(*s, queued.event.kind);
     if (queued.event.kind == EventKind::deadline && s->failure.empty()) {
         s->failure = "nothing came within its time";
     } else if (queued.event.kind == EventKind::broker_lost && s->failure.empty()) {
@@ -174,9 +295,22 @@ void Runs::step(const RunEvent& queued) {
     } else if (queued.event.kind == EventKind::record_failed && s->failure.empty()) {
         s->failure = parts_.store.problem();
     }
-    const launch::Step next = launch::step(s->state, queued.event);
-    s->state = next.next;
-    carry_out(queued.run.index, next);
+    stamp(*s, queued.event.kind);
+    if (queued.event.kind == EventKind::authorized && s->state.phase == Phase::authorizing) {
+        if (const auto warm = find_warm(*s)) {
+            hand_over(queued.run.index, *warm);
+            return;
+        }
+    }
+    take_step(queued.run.index, queued.event);
+}
+
+void Runs::take_step(uint32_t index, const Event& event) {
+    MOSAIC_CRASH_POINT("run", "on", launch::to_string(event.kind));
+    RunSlot& s = slot(index);
+    const launch::Step next = launch::step(s.state, event);
+    s.state = next.next;
+    carry_out(index, next);
 }
 
 void Runs::carry_out(uint32_t index, const launch::Step& step) {
@@ -199,7 +333,7 @@ void Runs::carry_out(uint32_t index, EffectKind effect) {
             break;
         }
         case EffectKind::enqueue:
-            queue_.push_back(ref_of(index));
+            setup_.enter(ref_of(index));
             admit();
             break;
         case EffectKind::prepare:
@@ -213,6 +347,9 @@ void Runs::carry_out(uint32_t index, EffectKind effect) {
             break;
         case EffectKind::record:
             record(index);
+            break;
+        case EffectKind::amend:
+            parts_.store.amend(entry_of(s));
             break;
         case EffectKind::deliver:
             deliver(index);
@@ -270,55 +407,31 @@ void Runs::carry_out(uint32_t index, EffectKind effect) {
 
 // Launches set up in the order they were allowed, as many at once as the machine has use for.
 void Runs::admit() {
-    while (in_setup_ < parts_.limits.setup_in_flight && !queue_.empty()) {
-        const SlotRef next = queue_.front();
-        queue_.pop_front();
-        RunSlot* s = find(next);
-        if (s != nullptr && s->state.phase <= Phase::queued) {
-            ++in_setup_;
-            s->has_turn = true;
-            parts_.loop.post(next, EventKind::admitted);
-        }
+    while (const auto next =
+               setup_.grant([&](const SlotRef& ref) { return waits_for_turn(ref); })) {
+        slot(next->index).has_turn = true;
+        parts_.loop.post(*next, EventKind::admitted);
     }
+}
+
+bool Runs::waits_for_turn(SlotRef ref) {
+    const RunSlot* s = find(ref);
+    return s != nullptr && s->state.phase <= Phase::queued;
 }
 
 // Also for a run that ended with its turn granted but not yet taken.
 void Runs::give_turn_back(RunSlot& s) {
     if (std::exchange(s.has_turn, false)) {
-        --in_setup_;
+        setup_.give_back();
         admit();
     }
 }
 
 Duration Runs::time_for(const RunSlot& s) const {
     const config::Limits& limits = parts_.limits;
-    const auto since_spawn = [&](int64_t ms) {
-        const Duration spent = parts_.loop.now - s.spawned_at;
-        return Duration{std::max<int64_t>(0, milliseconds(ms).ns - spent.ns)};
-    };
-    switch (s.state.phase) {
-        case Phase::authorizing:
-            return kBrokerTakes;
-        case Phase::queued:
-            return milliseconds(limits.setup_wait_ms);
-        case Phase::spawning:
-            return milliseconds(limits.runner_pid_ms);
-        case Phase::binding:
-            return since_spawn(limits.claim_ms);
-        case Phase::stopping:
-            return milliseconds(s.stop_timeout_ms);
-        case Phase::preparing:
-        case Phase::persisting:
-        case Phase::delivering:
-        case Phase::claiming:
-        case Phase::live:
-        case Phase::killing:
-        case Phase::ending:
-        case Phase::unrecording:
-        case Phase::over:
-            break;
-    }
-    return kKillTakes;
+    const launch::Times times{
+        limits.setup_wait_ms, limits.runner_pid_ms, limits.claim_ms, s.stop_timeout_ms};
+    return launch::time_for(s.state.phase, times, parts_.loop.now - s.spawned_at);
 }
 
 void Runs::arm_deadline(uint32_t index) {
@@ -415,6 +528,7 @@ void Runs::ask_to_stop(uint32_t index, Refusal refusal, const std::string& why) 
     if (launch::is_launching(s.state.phase) && s.failure.empty()) {
         s.failure = why;
     }
+    s.stop_asked = true;
     parts_.loop.post(ref_of(index), Event{EventKind::stop, refusal});
 }
 
@@ -432,7 +546,8 @@ void Runs::stop(int64_t request_id, const wire::StopArgs& args) {
     for (uint32_t i = 0; i < slots_.size(); ++i) {
         RunSlot& s = slot(i);
         const bool matches =
-            by_run ? s.run == args.target : s.plan.seat == Seat{args.target, args.thread};
+            by_run ? s.run == args.target
+                   : !s.state.facts.warm && s.plan.seat == Seat{args.target, args.thread};
         if (s.in_use && s.state.phase != Phase::over && matches) {
             s.stop_timeout_ms = stop_time(s, args.timeout_ms);
             s.stop_requests.push_back(request_id);
@@ -473,6 +588,10 @@ Census Runs::census() const {
         if (!s->in_use) {
             continue;
         }
+        if (s->state.facts.warm) {
+            out.warm += s->state.phase == Phase::warm ? 1U : 0U;
+            continue;
+        }
         switch (s->state.phase) {
             case Phase::authorizing:
             case Phase::queued:
@@ -495,6 +614,7 @@ Census Runs::census() const {
             case Phase::unrecording:
                 ++out.ending;
                 break;
+            case Phase::warm:
             case Phase::over:
                 break;
         }
@@ -620,6 +740,9 @@ void Runs::free_seat(uint32_t index) {
         parts_.broker.reply(wire::reply_ok(request, std::move(result)));
     }
     s.stop_requests.clear();
+    if (s.state.facts.warm) {
+        tell_warm(s);
+    }
     if (!s.discarded && s.state.facts.has_files) {
         ended_.push_back(s.run);
     }

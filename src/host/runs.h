@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "host/launch_log.h"
 #include "host/run_slot.h"
 #include "host/session_store.h"
+#include "launch/deadlines.h"
+#include "launch/setup_queue.h"
 #include "sandbox/control_groups.h"
 
 namespace mosaic::host {
@@ -38,6 +41,19 @@ struct HumanAnswer {
     std::string reason;
 };
 
+// What became of a warm seat.
+struct WarmNews {
+    enum class Kind {
+        taken,      // a launch has it
+        discarded,  // it was told to end, and nothing of it is left
+        failed,     // it couldn't be made or ended by itself (`why`), and nothing of it is left
+    };
+    Kind kind = Kind::failed;
+    std::string instance;
+    std::string why;
+    Duration waited;  // since its sandbox was started
+};
+
 // The runs: a pool of slots, one machine each. Steps them and carries out their effects.
 class Runs {
   public:
@@ -48,6 +64,18 @@ class Runs {
 
     // Starts the machine of a run whose checks passed. The caller is answered when it is decided.
     void begin(Ask ask, Plan plan);
+
+    // Whether a warm seat may be begun: no other is being set up, and no launch waits for the
+    // broker's word or for the claim of a seat that was warm; those would be held up.
+    [[nodiscard]] bool may_warm() const;
+    // Starts a warm seat, unless there is no turn to set up that no launch wants: then false.
+    [[nodiscard]] bool begin_warm(Plan plan);
+    // Throws away the instance's warm seats that aren't of this kind, and those beyond `most`.
+    void discard_warm(const std::string& instance, const std::string& fit, int64_t most);
+    // The instances that have warm seats.
+    [[nodiscard]] std::set<std::string> warm_instances() const;
+    // What became of them, in the order it happened.
+    [[nodiscard]] std::optional<WarmNews> take_warm_news();
 
     // A refusal by the checks: answered, logged, told the broker. No slot was made.
     void refuse(const Ask& ask, Refusal code, const std::string& reason);
@@ -83,7 +111,8 @@ class Runs {
     // go.
     void sweep_groups(const std::vector<std::string>& runs);
 
-    // The seat is running, launching or ending.
+    // The seat is running, launching or ending. Warm seats count neither here nor below, but for
+    // active().
     [[nodiscard]] bool is_taken(const Seat& seat) const;
     // Sessions of this model, under way, running or ending.
     [[nodiscard]] int64_t count(const std::string& provider, const std::string& model) const;
@@ -122,6 +151,12 @@ class Runs {
     RunSlot* find(SlotRef ref);
     void carry_out(uint32_t index, const launch::Step& step);
     void carry_out(uint32_t index, launch::EffectKind effect);
+    uint32_t new_slot(Plan plan);
+    void take_step(uint32_t index, const launch::Event& event);
+    [[nodiscard]] bool waits_for_turn(SlotRef ref);
+    [[nodiscard]] std::optional<uint32_t> find_warm(const RunSlot& launch) const;
+    void hand_over(uint32_t from, uint32_t to);
+    void tell_warm(const RunSlot& s);
     void stamp(RunSlot& s, launch::EventKind event) const;
     void admit();
     void give_turn_back(RunSlot& s);
@@ -140,6 +175,7 @@ class Runs {
     void report_exit(uint32_t index);
     void bind(uint32_t index);
     void record(uint32_t index);
+    [[nodiscard]] registry::SessionEntry entry_of(const RunSlot& s) const;
     void deliver(uint32_t index);
     void close_capability(RunSlot& s);
     void arm_deadline(uint32_t index);
@@ -157,11 +193,11 @@ class Runs {
 
     RunParts parts_;
     std::vector<std::unique_ptr<RunSlot>> slots_;
-    std::deque<SlotRef> queue_;  // waits to set up, in order
-    int64_t in_setup_ = 0;
+    launch::SetupQueue<SlotRef> setup_{0};
     std::deque<HumanAnswer> answers_;
     std::deque<std::string> discarded_;
     std::deque<std::string> ended_;
+    std::deque<WarmNews> warm_news_;
     bool sandbox_doubt_ = false;
     bool went_live_ = false;
 

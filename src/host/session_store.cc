@@ -36,6 +36,10 @@ void SessionStore::add(const registry::SessionEntry& entry, SlotRef waiter) {
     changed(entries_.add(entry.run, registry::dump_entry(entry), Waiter{waiter, std::nullopt}));
 }
 
+void SessionStore::amend(const registry::SessionEntry& entry) {
+    add(entry, SlotRef{});
+}
+
 void SessionStore::remove(const std::string& run, SlotRef waiter) {
     changed(entries_.remove(run, Waiter{waiter, std::nullopt}));
 }

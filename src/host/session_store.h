@@ -25,6 +25,10 @@ class SessionStore {
     // is removed all the same, because its process may live that long.
     void add(const registry::SessionEntry& entry, SlotRef waiter);
 
+    // Replaces the entry of a run that has one. Nobody waits: what is on the disk meanwhile is good
+    // enough for the next host.
+    void amend(const registry::SessionEntry& entry);
+
     // Removes it. `waiter` gets removed once that is durable, however long the disk refuses.
     void remove(const std::string& run, SlotRef waiter);
     void remove_leftover(const std::string& run, uint32_t leftover);

@@ -13,11 +13,12 @@ Duration time_for(Phase phase, const Times& times, Duration since_spawn) {
         case Phase::spawning:
             return milliseconds(times.runner_pid_ms);
         case Phase::binding:
+        case Phase::persisting:
             return Duration{std::max<int64_t>(0, milliseconds(times.claim_ms).ns - since_spawn.ns)};
         case Phase::stopping:
             return milliseconds(times.stop_ms);
         case Phase::preparing:
-        case Phase::persisting:
+        case Phase::warm:
         case Phase::delivering:
         case Phase::claiming:
         case Phase::live:

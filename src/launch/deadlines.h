@@ -15,12 +15,13 @@ constexpr Duration kKillTakes = seconds(10);
 struct Times {
     int64_t setup_wait_ms = 0;  // for a turn to set up
     int64_t runner_pid_ms = 0;  // from the spawn to the runner's pid
-    int64_t claim_ms = 0;       // from the spawn to the claim
+    int64_t claim_ms = 0;       // from the spawn, or from the taking of a warm seat, to the claim
     int64_t stop_ms = 0;        // from the stop to the kill
 };
 
 // What the timer is set to that a run arms when it enters `phase`. `since_spawn` counts only for
-// `binding`, whose timer runs to the claim.
+// `binding`, whose timer runs to the claim, and for a warm seat's `persisting`; for one that was
+// taken it is the time since then.
 [[nodiscard]] Duration time_for(Phase phase, const Times& times, Duration since_spawn);
 
 }  // namespace mosaic::launch

@@ -20,6 +20,10 @@ std::string run_in(const std::string& argument, const std::string& runs_path) {
     return is_run_id(run) ? run : std::string();
 }
 
+bool is_warm(const Leftover& leftover) {
+    return leftover.state.facts.recorded && !leftover.state.facts.in_broker;
+}
+
 }  // namespace
 
 std::string run_of(const SeenProcess& process,
@@ -98,14 +102,14 @@ bool Leftovers::over() const {
 
 bool Leftovers::is_taken(const Seat& seat) const {
     return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
-        return l.state.phase != LeftoverPhase::over && l.seat == seat;
+        return l.state.phase != LeftoverPhase::over && !is_warm(l) && l.seat == seat;
     });
 }
 
 int64_t Leftovers::count(const std::string& provider, const std::string& model) const {
     return std::count_if(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
         const bool matches = l.model.empty() || (l.provider == provider && l.model == model);
-        return l.state.phase != LeftoverPhase::over && matches;
+        return l.state.phase != LeftoverPhase::over && !is_warm(l) && matches;
     });
 }
 

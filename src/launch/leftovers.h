@@ -52,6 +52,7 @@ class Leftovers {
     // Everything is settled, or reported as stuck: launches may begin.
     [[nodiscard]] bool may_launch() const;
     [[nodiscard]] bool over() const;
+    // A warm seat that nobody had taken holds neither seat nor room.
     [[nodiscard]] bool is_taken(const Seat& seat) const;
     // Those of this model that aren't over. One of which nobody knows the model counts for all.
     [[nodiscard]] int64_t count(const std::string& provider, const std::string& model) const;

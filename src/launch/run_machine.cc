@@ -15,14 +15,16 @@ enum class Action : uint8_t {
     refuse_busy,
     refuse_unasked,  // the broker doesn't answer
     refuse_stopping,
+    hand_over,  // over without a trace: a warm seat goes on in its place
     prepare,
     cancel,  // can't be interrupted: be over as soon as it has come back
     spawn,
     give_up_files,  // files failed: answer, remove them, be over
     note_started,
-    bind,
-    record,
-    deliver,
+    bind_or_record,     // a warm seat isn't bound before somebody takes it
+    record_or_deliver,  // what was warm is recorded already
+    deliver_or_wait,
+    bind_taken,
     await_claim,
     go_live,
     condemn,  // this phase failed: kill, then end as failed
@@ -41,12 +43,17 @@ enum class Action : uint8_t {
 };
 
 constexpr std::array<std::string_view, static_cast<size_t>(Action::finish) + 1> kActionNames = {
-    "impossible",      "ignore",          "queue-up",    "refuse",           "refuse-busy",
-    "refuse-unasked",  "refuse-stopping", "prepare",     "cancel",           "spawn",
-    "give-up-files",   "note-started",    "bind",        "record",           "deliver",
-    "await-claim",     "go-live",         "condemn",     "condemn-storage",  "condemn-stopping",
-    "condemn-unbound", "stop-live",       "stop-sooner", "kill-live",        "kill-again",
-    "note-unbound",    "kill-started",    "exit-seen",   "log-and-unrecord", "finish",
+    "impossible",       "ignore",          "queue-up",
+    "refuse",           "refuse-busy",     "refuse-unasked",
+    "refuse-stopping",  "hand-over",       "prepare",
+    "cancel",           "spawn",           "give-up-files",
+    "note-started",     "bind-or-record",  "record-or-deliver",
+    "deliver-or-wait",  "bind-taken",      "await-claim",
+    "go-live",          "condemn",         "condemn-storage",
+    "condemn-stopping", "condemn-unbound", "stop-live",
+    "stop-sooner",      "kill-live",       "kill-again",
+    "note-unbound",     "kill-started",    "exit-seen",
+    "log-and-unrecord", "finish",
 };
 
 constexpr std::array<std::string_view, kPhases> kPhaseNames = {
@@ -56,6 +63,7 @@ constexpr std::array<std::string_view, kPhases> kPhaseNames = {
     "spawning",
     "binding",
     "persisting",
+    "warm",
     "delivering",
     "claiming",
     "live",
@@ -67,17 +75,17 @@ constexpr std::array<std::string_view, kPhases> kPhaseNames = {
 };
 
 constexpr std::array<std::string_view, kEventKinds> kEventNames = {
-    "authorized",    "refused",      "admitted",       "prepared",     "prepare_failed", "started",
-    "start_failed",  "runner_found", "bound",          "bind_refused", "broker_lost",    "recorded",
-    "record_failed", "delivered",    "deliver_failed", "claimed",      "exited",         "deadline",
-    "stop",          "ended",        "removed",
+    "authorized", "refused",       "handed_over",  "admitted",  "prepared",       "prepare_failed",
+    "started",    "start_failed",  "runner_found", "bound",     "bind_refused",   "broker_lost",
+    "recorded",   "record_failed", "taken",        "delivered", "deliver_failed", "claimed",
+    "exited",     "deadline",      "stop",         "ended",     "removed",
 };
 
 constexpr std::array<std::string_view, kEffectKinds> kEffectNames = {
-    "authorize",      "enqueue",       "prepare",         "spawn",       "bind",    "record",
-    "deliver",        "arm_deadline",  "disarm_deadline", "term",        "kill",    "leave_setup",
-    "reply_launched", "reply_refused", "log_launch",      "log_refused", "log_end", "end_at_broker",
-    "unrecord",       "discard_files", "free_seat",
+    "authorize",     "enqueue",        "prepare",       "spawn",           "bind",        "record",
+    "amend",         "deliver",        "arm_deadline",  "disarm_deadline", "term",        "kill",
+    "leave_setup",   "reply_launched", "reply_refused", "log_launch",      "log_refused", "log_end",
+    "end_at_broker", "unrecord",       "discard_files", "free_seat",
 };
 
 using Row = std::array<Action, kEventKinds>;
@@ -112,6 +120,7 @@ constexpr std::array<Row, kPhases> kTable = {
     row(A::impossible,
         {{E::authorized, A::queue_up},
          {E::refused, A::refuse},
+         {E::handed_over, A::hand_over},
          {E::deadline, A::refuse_unasked},
          {E::stop, A::refuse_stopping}}),
     // queued
@@ -127,13 +136,13 @@ constexpr std::array<Row, kPhases> kTable = {
     row(A::impossible,
         {{E::started, A::note_started},
          {E::start_failed, A::give_up_files},
-         {E::runner_found, A::bind},
+         {E::runner_found, A::bind_or_record},
          {E::exited, A::exit_seen},
          {E::deadline, A::condemn},
          {E::stop, A::condemn_stopping}}),
     // binding
     row(A::impossible,
-        {{E::bound, A::record},
+        {{E::bound, A::record_or_deliver},
          {E::bind_refused, A::condemn_unbound},
          {E::broker_lost, A::condemn},
          {E::exited, A::exit_seen},
@@ -142,10 +151,16 @@ constexpr std::array<Row, kPhases> kTable = {
     // persisting
     row(A::impossible,
         {{E::broker_lost, A::ignore},
-         {E::recorded, A::deliver},
+         {E::recorded, A::deliver_or_wait},
          {E::record_failed, A::condemn_storage},
          {E::exited, A::exit_seen},
          {E::deadline, A::condemn},
+         {E::stop, A::condemn_stopping}}),
+    // warm
+    row(A::impossible,
+        {{E::taken, A::bind_taken},
+         {E::exited, A::exit_seen},
+         {E::deadline, A::ignore},
          {E::stop, A::condemn_stopping}}),
     // delivering
     row(A::impossible,
@@ -199,13 +214,19 @@ constexpr std::array<Row, kPhases> kTable = {
          {E::stop, A::ignore}}),
     // ending
     row(A::ignore,
-        {{E::exited, A::impossible},
+        {{E::handed_over, A::impossible},
+         {E::taken, A::impossible},
+         {E::exited, A::impossible},
          {E::started, A::impossible},
          {E::ended, A::log_and_unrecord},
          {E::removed, A::impossible}}),
     // unrecording
     row(A::ignore,
-        {{E::exited, A::impossible}, {E::started, A::impossible}, {E::removed, A::finish}}),
+        {{E::handed_over, A::impossible},
+         {E::taken, A::impossible},
+         {E::exited, A::impossible},
+         {E::started, A::impossible},
+         {E::removed, A::finish}}),
     // over
     all(A::ignore),
 };
@@ -219,7 +240,11 @@ void check_facts(Phase phase, const Facts& facts) {
     const bool delivered_later = phase == Phase::delivering || phase == Phase::claiming ||
                                  phase == Phase::live || phase == Phase::stopping;
     // The capability leaves only when the record is durable.
-    MOSAIC_ASSERT(!delivered_later || (facts.bound && facts.recorded && facts.alive));
+    MOSAIC_ASSERT(!delivered_later ||
+                  (facts.bound && facts.recorded && facts.durable && facts.alive));
+    // What nobody has asked for is nobody's: the broker doesn't know it, no caller waits for it.
+    MOSAIC_ASSERT(!facts.warm || (!facts.bound && facts.replied));
+    MOSAIC_ASSERT(phase != Phase::warm || (facts.warm && facts.durable && facts.alive));
     MOSAIC_ASSERT(phase != Phase::live || facts.claimed);
     MOSAIC_ASSERT(phase != Phase::ending || (!facts.alive && facts.bound));
     MOSAIC_ASSERT(phase != Phase::unrecording || !facts.alive);
@@ -263,7 +288,10 @@ class Builder {
     // Over, with nothing at the broker: the caller and the log learn the refusal, the files go.
     Step over_unknown() {
         leave_setup();
-        effect(EffectKind::disarm_deadline).effect(EffectKind::log_refused);
+        effect(EffectKind::disarm_deadline);
+        if (!facts().warm) {
+            effect(EffectKind::log_refused);
+        }
         if (facts().has_files) {
             facts().has_files = false;
             effect(EffectKind::discard_files);
@@ -322,12 +350,16 @@ Step walk_down(Builder b, EndReason exit_reason) {
         b.state().reason = exit_reason;
         b.facts().condemned = true;
     }
-    if (!b.facts().bound) {
-        return b.over_unknown();
-    }
     b.leave_setup();
-    b.effect(EffectKind::disarm_deadline).effect(EffectKind::end_at_broker);
-    return b.enter(Phase::ending).done();
+    if (b.facts().bound) {
+        b.effect(EffectKind::disarm_deadline).effect(EffectKind::end_at_broker);
+        return b.enter(Phase::ending).done();
+    }
+    if (b.facts().recorded) {
+        b.effect(EffectKind::disarm_deadline).effect(EffectKind::unrecord);
+        return b.enter(Phase::unrecording).done();
+    }
+    return b.over_unknown();
 }
 
 Step go_live(Builder b) {
@@ -349,9 +381,65 @@ Step log_and_unrecord(Builder b) {
     return b.enter(Phase::unrecording).done();
 }
 
+// A seat that was warm may have an entry without the broker ever having held the run.
 Step finish(Builder b) {
     b.facts().recorded = false;
-    return b.answer_and_free();
+    return b.facts().bound ? b.answer_and_free() : b.over_unknown();
+}
+
+Step hand_over(Builder b) {
+    b.facts().replied = true;
+    b.effect(EffectKind::disarm_deadline);
+    return b.enter(Phase::over).done();
+}
+
+Step bind(Builder b) {
+    // From here the broker may hold the run, whatever becomes of its answer.
+    b.facts().bound = true;
+    b.effect(EffectKind::bind).effect(EffectKind::arm_deadline);
+    return b.enter(Phase::binding).done();
+}
+
+Step record(Builder b) {
+    b.facts().recorded = true;
+    b.effect(EffectKind::record);
+    return b.enter(Phase::persisting).done();
+}
+
+// Once its runner is known: what nobody asked for is recorded and waits.
+Step bind_or_record(Builder b) {
+    if (!b.facts().warm) {
+        return bind(b);
+    }
+    b.effect(EffectKind::arm_deadline);
+    return record(b);
+}
+
+Step record_or_deliver(Builder b) {
+    if (!b.facts().durable) {
+        return record(b);
+    }
+    // The entry that is durable names the processes, so the next host would find them; that the
+    // broker holds the run tells it the rest. The caller's name needn't be waited for.
+    b.effect(EffectKind::deliver).effect(EffectKind::amend);
+    return b.enter(Phase::delivering).done();
+}
+
+Step deliver_or_wait(Builder b) {
+    b.facts().durable = true;
+    if (b.facts().warm) {
+        b.leave_setup();
+        b.effect(EffectKind::disarm_deadline);
+        return b.enter(Phase::warm).done();
+    }
+    b.effect(EffectKind::deliver);
+    return b.enter(Phase::delivering).done();
+}
+
+Step bind_taken(Builder b) {
+    b.facts().warm = false;
+    b.facts().replied = false;
+    return bind(b);
 }
 
 // Setting up, forwards.
@@ -370,20 +458,17 @@ Step advance(Action action, Builder b) {
         b.facts().alive = true;
         return b.done();
     }
-    if (action == Action::bind) {
-        // From here the broker may hold the run, whatever becomes of its answer.
-        b.facts().bound = true;
-        b.effect(EffectKind::bind).effect(EffectKind::arm_deadline);
-        return b.enter(Phase::binding).done();
+    if (action == Action::bind_or_record) {
+        return bind_or_record(b);
     }
-    if (action == Action::record) {
-        b.facts().recorded = true;
-        b.effect(EffectKind::record);
-        return b.enter(Phase::persisting).done();
+    if (action == Action::record_or_deliver) {
+        return record_or_deliver(b);
     }
-    if (action == Action::deliver) {
-        b.effect(EffectKind::deliver);
-        return b.enter(Phase::delivering).done();
+    if (action == Action::deliver_or_wait) {
+        return deliver_or_wait(b);
+    }
+    if (action == Action::bind_taken) {
+        return bind_taken(b);
     }
     MOSAIC_ASSERT(action == Action::await_claim);
     return b.enter(Phase::claiming).done();
@@ -410,9 +495,10 @@ Step run(Action action, const RunState& state, const Event& event) {
         case Action::queue_up:
         case Action::prepare:
         case Action::note_started:
-        case Action::bind:
-        case Action::record:
-        case Action::deliver:
+        case Action::bind_or_record:
+        case Action::record_or_deliver:
+        case Action::deliver_or_wait:
+        case Action::bind_taken:
         case Action::await_claim:
             return advance(action, b);
         case Action::refuse:
@@ -423,6 +509,8 @@ Step run(Action action, const RunState& state, const Event& event) {
             return b.refuse(Refusal::broker_unavailable).over_unknown();
         case Action::refuse_stopping:
             return b.refuse(event.refusal).over_unknown();
+        case Action::hand_over:
+            return hand_over(b);
         case Action::cancel:
             b.facts().cancelled = true;
             return b.refuse(event.refusal).done();
@@ -470,6 +558,16 @@ Step run(Action action, const RunState& state, const Event& event) {
 Step begin() {
     Builder b(RunState{});
     return b.effect(EffectKind::authorize).effect(EffectKind::arm_deadline).done();
+}
+
+Step begin_warm() {
+    Builder b(RunState{});
+    b.facts().warm = true;
+    b.facts().replied = true;  // until somebody asks
+    b.facts().in_setup = true;
+    b.facts().has_files = true;
+    b.effect(EffectKind::prepare);
+    return b.enter(Phase::preparing).done();
 }
 
 Step step(const RunState& state, const Event& event) {

@@ -13,6 +13,11 @@
 // `phase` says what is waited for; `facts` say what exists and must be undone. Ending walks the
 // facts down in one fixed order, whatever the phase it starts from: processes, broker, log, record,
 // seat.
+//
+// A warm seat is a run that begins without anybody having asked for it: it is set up and recorded,
+// waits in `warm` for its capability, and is a run like any other once a launch has taken it. Until
+// then its end is nobody's: no answer, no line, no word to the broker. The launch that takes it was
+// a run of its own up to the broker's word, and is over with that.
 
 namespace mosaic::launch {
 
@@ -23,6 +28,7 @@ enum class Phase : uint8_t {
     spawning,     // the sandbox is starting; the runner isn't known yet
     binding,      // the broker records the run and mints its capability
     persisting,   // the entry is on its way to sessions.json
+    warm,         // set up and recorded; waits for a launch to take it
     delivering,   // the capability is being written to the runner's stdin
     claiming,     // the runner has to claim its role
     live,         // claimed; the session works
@@ -37,6 +43,7 @@ constexpr size_t kPhases = static_cast<size_t>(Phase::over) + 1;
 enum class EventKind : uint8_t {
     authorized,      // the broker allows it
     refused,         // it does not, or can't be asked (`refusal`)
+    handed_over,     // the broker allows it, and a warm seat becomes the run in its place
     admitted,        // its turn to set up
     prepared,        // run directory, session.json and bundle are written
     prepare_failed,  // not all of them (`refusal`: storage_unavailable or launch_failed)
@@ -48,6 +55,7 @@ enum class EventKind : uint8_t {
     broker_lost,     // the broker went away with our request
     recorded,        // the entry is durable
     record_failed,   // it is not
+    taken,           // an allowed launch hands over to this warm seat
     delivered,       // the capability's bytes are in the pipe
     deliver_failed,  // they are not
     claimed,         // the broker accepted the claim
@@ -73,6 +81,7 @@ enum class EffectKind : uint8_t {
     spawn,            // -> started | start_failed, then runner_found | exited | deadline
     bind,             // -> bound | bind_refused | broker_lost
     record,           // -> recorded | record_failed
+    amend,            // the entry of a warm seat gets its caller; nothing waits for the disk
     deliver,          // -> delivered | deliver_failed
     arm_deadline,     // the timer for the phase just entered, or a sooner one for a second stop;
                       // replaces the older one -> deadline
@@ -87,7 +96,7 @@ enum class EffectKind : uint8_t {
     log_end,        // the launch log's `end` line
     end_at_broker,  // endLaunch, sent again to a restarted broker until answered -> ended
     unrecord,       // -> removed; retried by the shell until it succeeds
-    discard_files,  // the run directory goes: nobody ever knew this run
+    discard_files,  // the run directory goes: the broker never knew this run
     free_seat,      // seat and capacity are free; the slot may be reused once quiescent
 };
 constexpr size_t kEffectKinds = static_cast<size_t>(EffectKind::free_seat) + 1;
@@ -99,11 +108,13 @@ struct Effect {
 };
 
 struct Facts {
+    bool warm = false;       // nobody has asked for it yet
     bool in_setup = false;   // admitted, counts as being set up
     bool has_files = false;  // a run directory may exist
     bool alive = false;      // the outer process exists
     bool bound = false;      // the broker holds the run, or may
     bool recorded = false;   // sessions.json holds the entry, or may
+    bool durable = false;    // ... and has done so on the disk
     bool claimed = false;
     bool replied = false;
     bool condemned = false;  // the host decided the end's reason before the exit did
@@ -131,6 +142,8 @@ struct Step {
 
 // The first step of a run whose checks passed: the broker is asked.
 [[nodiscard]] Step begin();
+// The first step of a warm seat, which has its turn to set up.
+[[nodiscard]] Step begin_warm();
 
 // Total: every event may come in every phase. Pairs that only a bug of ours can produce assert.
 [[nodiscard]] Step step(const RunState& state, const Event& event);
@@ -142,7 +155,7 @@ struct Step {
 [[nodiscard]] std::string_view to_string(EventKind event);
 [[nodiscard]] std::string_view to_string(EffectKind effect);
 
-// Whether a seat in this phase counts as being under way (not yet claimed).
+// Whether a run in this phase hasn't claimed yet and isn't ending.
 [[nodiscard]] bool is_launching(Phase phase);
 
 }  // namespace mosaic::launch

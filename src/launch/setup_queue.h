@@ -35,6 +35,22 @@ class SetupQueue {
         return std::nullopt;
     }
 
+    // A turn for what no launch waits for: only when one is free and no launch wants it.
+    template <class StillWaits>
+    [[nodiscard]] bool grant_spare(const StillWaits& still_waits) {
+        while (!queue_.empty() && !still_waits(queue_.front())) {
+            queue_.pop_front();
+        }
+        if (taken_ >= most_ || !queue_.empty()) {
+            return false;
+        }
+        ++taken_;
+        return true;
+    }
+
+    // Counts from the next grant on; turns that are out stay out.
+    void set_most(int64_t most) { most_ = most; }
+
     void give_back() {
         MOSAIC_ASSERT(taken_ > 0);
         --taken_;

@@ -1,6 +1,7 @@
 // Events into the machine of one run, in any order that the world allows: each answer comes once,
 // for an effect that asked for it, as late as the input says. Whatever the order, the promises of a
-// run hold, and the machine ends once the world stops being unkind.
+// run hold, and the machine ends once the world stops being unkind. One input in two is a warm seat
+// that a launch may take or not.
 
 #include "launch/run_machine.h"
 
@@ -18,12 +19,16 @@ using launch::Phase;
 // What the effects so far have made true, and what may still be answered.
 class World {
   public:
-    World() { take(launch::begin()); }
+    explicit World(bool warm) : warm_(warm), was_warm_(warm) {
+        admitted_ = warm;
+        take(warm ? launch::begin_warm() : launch::begin());
+    }
 
     // The events that can happen now.
     [[nodiscard]] std::vector<EventKind> possible() const {
         std::vector<EventKind> out;
-        add(out, authorizing_, {EventKind::authorized, EventKind::refused});
+        add(out, authorizing_, {EventKind::authorized, EventKind::refused, EventKind::handed_over});
+        add(out, state_.phase == Phase::warm, {EventKind::taken});
         add(out, state_.phase == Phase::queued, {EventKind::admitted});
         add(out, preparing_, {EventKind::prepared, EventKind::prepare_failed});
         add(out, spawning_, {EventKind::started, EventKind::start_failed});
@@ -54,10 +59,15 @@ class World {
 
     // What holds at the end of every run.
     void check_over() const {
-        FUZZ_CHECK(replies_ == 1 && freed_ == 1);
+        if (handed_over_) {
+            FUZZ_CHECK(replies_ == 0 && freed_ == 0 && !admitted_ && log_refusals_ == 0);
+            return;
+        }
+        FUZZ_CHECK(freed_ == 1 && replies_ == (warm_ ? 0 : 1));
         FUZZ_CHECK(!alive_ && !spawning_);
         FUZZ_CHECK(admitted_ == left_setup_);
-        FUZZ_CHECK(log_ends_ + log_refusals_ == 1);
+        FUZZ_CHECK(log_ends_ + log_refusals_ == (warm_ ? 0 : 1));
+        FUZZ_CHECK(!warm_ || !ended_);
         FUZZ_CHECK(!held_at_broker_ || ended_);
         FUZZ_CHECK(!entry_ || removed_);
         FUZZ_CHECK(!armed_);
@@ -73,9 +83,15 @@ class World {
     // What an event makes true of the world.
     void note(EventKind kind) {
         switch (kind) {
+            case EventKind::handed_over:
+                handed_over_ = true;
+                [[fallthrough]];
             case EventKind::authorized:
             case EventKind::refused:
                 authorizing_ = false;
+                break;
+            case EventKind::taken:
+                warm_ = false;
                 break;
             case EventKind::admitted:
                 admitted_ = true;
@@ -140,7 +156,7 @@ class World {
         }
         state_ = step.next;
         FUZZ_CHECK(replies_ <= 1 && freed_ <= 1);
-        FUZZ_CHECK((freed_ == 1) == (state_.phase == Phase::over));
+        FUZZ_CHECK((freed_ == 1 || handed_over_) == (state_.phase == Phase::over));
     }
 
     void carry_out(EffectKind effect) {
@@ -160,11 +176,14 @@ class World {
                 spawning_ = true;
                 break;
             case EffectKind::bind:
-                FUZZ_CHECK(found_);
+                FUZZ_CHECK(found_ && !warm_);
                 binding_ = true;
                 break;
+            case EffectKind::amend:
+                FUZZ_CHECK(was_warm_ && bound_ && durable_);
+                break;
             case EffectKind::record:
-                FUZZ_CHECK(bound_);
+                FUZZ_CHECK(bound_ != warm_);
                 entry_ = true;
                 recording_ = true;
                 break;
@@ -210,7 +229,7 @@ class World {
                 ++replies_;
                 break;
             case EffectKind::log_refused:
-                FUZZ_CHECK(!ended_);
+                FUZZ_CHECK(!ended_ && !warm_);
                 ++log_refusals_;
                 break;
             case EffectKind::log_end:
@@ -218,15 +237,16 @@ class World {
                 ++log_ends_;
                 break;
             case EffectKind::end_at_broker:
-                FUZZ_CHECK(!alive_ && !ending_ && !ended_);
+                FUZZ_CHECK(!alive_ && !ending_ && !ended_ && !warm_);
                 ending_ = true;
                 break;
             case EffectKind::unrecord:
-                FUZZ_CHECK(ended_ && entry_);  // removed first, a role could be held for ever
+                // Removed first, a role could be held for ever.
+                FUZZ_CHECK(entry_ && !alive_ && (ended_ || !held_at_broker_));
                 removing_ = true;
                 break;
             case EffectKind::discard_files:
-                FUZZ_CHECK(!bound_ && !alive_ && !spawning_);
+                FUZZ_CHECK(!bound_ && !alive_ && !spawning_ && (!entry_ || removed_));
                 break;
             case EffectKind::free_seat:
                 FUZZ_CHECK(!alive_ && !spawning_);
@@ -238,6 +258,7 @@ class World {
             case EffectKind::spawn:
             case EffectKind::bind:
             case EffectKind::record:
+            case EffectKind::amend:
             case EffectKind::deliver:
             case EffectKind::arm_deadline:
             case EffectKind::disarm_deadline:
@@ -249,6 +270,9 @@ class World {
     }
 
     launch::RunState state_;
+    bool warm_ = false;  // nobody has asked for it yet
+    bool was_warm_ = false;
+    bool handed_over_ = false;
     bool authorizing_ = false;
     bool preparing_ = false;
     bool spawning_ = false;
@@ -313,7 +337,7 @@ void drive_home(World& world) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace mosaic;
     fuzz::Choices choices(data, size);
-    World world;
+    World world(choices.byte() % 2 == 1);
     while (!choices.empty()) {
         const std::vector<launch::EventKind> possible = world.possible();
         if (possible.empty()) {

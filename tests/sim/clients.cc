@@ -48,6 +48,9 @@ void Clients::on_ask() {
         request.flag = chance.below(4) != 0;
         world_.broker.from_human(request);
     }
+    if (chance.below(200) == 0) {
+        ++world_.kinds[chance.below(world_.shape.seats)];
+    }
     if (world_.fault(world_.faults.disk_fills)) {
         world_.disk.full_until = world_.now + world_.us(50'000, 5'000'000) * 1000;
     }

@@ -189,7 +189,7 @@ void Host::drain() {
             const LeftoverEvent event = leftover_events_.front();
             leftover_events_.pop_front();
             step_leftover(event);
-        } else {
+        } else if (!fill_warm()) {
             break;
         }
     }
@@ -356,6 +356,8 @@ void Host::dispatch_timers() {
                 log_failing_ = false;
                 write_log();
                 break;
+            case TimerKind::warm_retry:
+                break;
             case TimerKind::stop_all:
                 // Not everything could be ended in time: the next host does it.
                 dead_ = true;
@@ -449,8 +451,9 @@ void Host::begin_stop() {
 }
 
 void Host::stop_when_over() {
-    const bool active = std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) {
-        return s.in_use && s.state.phase != Phase::over;
+    const bool active = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& s) {
+        const bool left = s.state.facts.warm && world_.mutated(Mutation::warm_left_at_stop);
+        return s.in_use && s.state.phase != Phase::over && !left;
     });
     const bool early = world_.mutated(Mutation::stopped_with_ends_waiting);
     const bool recorded = requests_.ends_waiting() == 0 && store_.quiet() && !entries_.waiting() &&

@@ -13,6 +13,7 @@
 #include "launch/requests.h"
 #include "launch/run_machine.h"
 #include "launch/setup_queue.h"
+#include "launch/warm_pool.h"
 #include "registry/entries.h"
 #include "registry/store.h"
 #include "sim/broker.h"
@@ -59,6 +60,8 @@ class Host {
     void frame_is_there();
     void on_tick(const Wakeup& wakeup);
     void signal_stop();
+    // How many warm seats each instance shall have, now: none while all is calm.
+    void want_warm();
     // Its operations under way finish or don't.
     void settle_operations();
 
@@ -95,6 +98,7 @@ class Host {
         ends_retry,
         store_retry,
         log_retry,
+        warm_retry,
         stop_all,
     };
     enum class From : uint8_t {
@@ -122,6 +126,9 @@ class Host {
         bool status_over = true;
         bool has_turn = false;
         bool discarded = false;
+        bool was_warm = false;
+        bool stop_asked = false;
+        uint32_t kind = 0;  // what its sandbox is made of
         bool end_first = true;
         uint64_t cap = 0;
         uint64_t cap_hash = 0;     // of what was delivered
@@ -210,6 +217,17 @@ class Host {
 
     // ---- runs (host_runs.cc) ----
     void begin_run(const Ask& ask);
+    [[nodiscard]] uint32_t new_slot(uint32_t seat);
+    void take_step(uint32_t index, const launch::Event& event);
+    // ---- warm seats (host_warm.cc) ----
+    [[nodiscard]] bool fill_warm();
+    void begin_warm(uint32_t seat);
+    void discard_warm(uint32_t seat, uint32_t kind);
+    [[nodiscard]] bool is_warm(const Slot& s) const;
+    [[nodiscard]] bool holds_seat(const Slot& s) const;
+    [[nodiscard]] std::optional<uint32_t> find_warm(const Slot& launch) const;
+    void hand_over(uint32_t from, uint32_t to);
+    void warm_over(const Slot& s);
     void step(const RunEvent& event);
     void carry_out(uint32_t index, launch::EffectKind effect);
     void admit();
@@ -221,6 +239,8 @@ class Host {
     void report_exit(uint32_t index);
     void bind(uint32_t index);
     void record(uint32_t index);
+    [[nodiscard]] registry::SessionEntry entry_of(const Slot& s) const;
+    void amend(uint32_t index);
     void deliver(uint32_t index);
     void write_capability(uint32_t index);
     void arm_deadline(uint32_t index);
@@ -274,6 +294,7 @@ class Host {
 
     // ---- recovery (host_recovery.cc) ----
     void begin_recovery(const ToHost& bound);
+    [[nodiscard]] bool is_warm_entry(uint32_t run) const;
     void scan();
     void note_entry_processes(uint32_t index);
     void add_process(uint32_t leftover, Handle process, bool inner);
@@ -301,6 +322,7 @@ class Host {
 
     std::vector<Slot> slots_;
     launch::SetupQueue<SlotRef> setup_;
+    launch::WarmPool warm_;
     std::deque<Ask> waiting_;
     std::deque<uint32_t> log_waiting_;
     std::deque<uint32_t> log_under_way_;

@@ -25,6 +25,7 @@ void Host::begin_recovery(const ToHost& bound) {
     if (state_ == State::starting) {
         state_ = State::recovering;
     }
+    const std::set<uint32_t> known(bound.known.begin(), bound.known.end());
     for (const registry::SessionEntry& entry : left_.entries) {
         launch::Leftover leftover;
         leftover.run = entry.run;
@@ -32,10 +33,18 @@ void Host::begin_recovery(const ToHost& bound) {
         leftover.process = entry.process;
         leftover.provider = entry.provider;
         leftover.model = entry.model;
-        leftovers_.add_entry(std::move(leftover), entry.warm);
+        // One that the broker knows was taken: its entry hadn't been changed yet.
+        const bool taken = known.count(run_number(entry.run)) > 0 &&
+                           !world_.mutated(Mutation::warm_taken_not_ended);
+        leftovers_.add_entry(
+            std::move(leftover),
+            entry.warm && !taken && !world_.mutated(Mutation::warm_leftover_ended));
     }
     if (!world_.mutated(Mutation::bound_runs_not_asked)) {
         for (const BoundItem& item : bound.bound) {
+            if (world_.mutated(Mutation::warm_taken_not_ended) && is_warm_entry(item.run)) {
+                continue;
+            }
             wire::BoundRun run;
             run.run = run_name(item.run);
             run.seat.instance = "s" + std::to_string(item.seat);
@@ -66,6 +75,13 @@ void Host::begin_recovery(const ToHost& bound) {
         forget_orphans(bound);
         candidates_.clear();
     }
+}
+
+// By what the dead host wrote.
+bool Host::is_warm_entry(uint32_t run) const {
+    return std::any_of(left_.entries.begin(), left_.entries.end(), [&](const auto& entry) {
+        return entry.warm && run_number(entry.run) == run;
+    });
 }
 
 void Host::scan() {
@@ -194,7 +210,11 @@ void Host::carry_out(uint32_t index, LeftoverEffect effect) {
             if (world_.disk.directories.count(run) != 0 &&
                 std::find(to_remove_.begin(), to_remove_.end(), run) == to_remove_.end() &&
                 std::find(removing_.begin(), removing_.end(), run) == removing_.end()) {
-                keep_directory(run);
+                if (is_warm_entry(run) && !leftover.state.facts.in_broker) {
+                    remove_directory(run);
+                } else {
+                    keep_directory(run);
+                }
             }
             break;
     }
@@ -227,6 +247,7 @@ void Host::serve_when_recovered() {
     state_ = State::serving;
     world_.note("host serves");
     check_processes_known();
+    want_warm();
     const std::deque<Ask> waiting = std::exchange(waiting_, {});
     for (const Ask& ask : waiting) {
         if (dead_) {

@@ -63,8 +63,8 @@ Host::Slot* Host::find(SlotRef ref) {
 bool Host::is_taken(uint32_t seat) const {
     const bool early = world_.mutated(Mutation::seat_free_too_early);
     const bool running = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& s) {
-        const bool holds = early ? s.state.phase < Phase::ending : s.state.phase != Phase::over;
-        return s.in_use && holds && s.seat == seat;
+        const bool holds = !early || s.state.phase < Phase::ending;
+        return holds_seat(s) && holds && s.seat == seat;
     });
     return running || leftovers_.is_taken({seat_name(seat), ""});
 }
@@ -72,7 +72,7 @@ bool Host::is_taken(uint32_t seat) const {
 uint32_t Host::count(uint32_t model) const {
     auto running =
         static_cast<uint32_t>(std::count_if(slots_.begin(), slots_.end(), [&](const Slot& s) {
-            return s.in_use && s.state.phase != Phase::over && s.model == model;
+            return holds_seat(s) && s.model == model;
         }));
     if (!world_.mutated(Mutation::stuck_leftover_not_counted)) {
         running += static_cast<uint32_t>(leftovers_.count("p", "m" + std::to_string(model)));
@@ -80,7 +80,7 @@ uint32_t Host::count(uint32_t model) const {
     return running;
 }
 
-void Host::begin_run(const Ask& ask) {
+uint32_t Host::new_slot(uint32_t seat) {
     auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.in_use; });
     if (free == slots_.end()) {
         slots_.emplace_back();
@@ -88,22 +88,30 @@ void Host::begin_run(const Ask& ask) {
     }
     const auto index = static_cast<uint32_t>(free - slots_.begin());
     const uint32_t run = world_.truth.begin_run();
-    ++world_.counters.launches;
     Slot& s = slots_[index];
     s.in_use = true;
     s.run = run;
-    s.seat = ask.seat;
-    s.model = ask.seat % world_.shape.models;
-    s.ask = ask.ask;
-    s.asked_as = ask.asked_as;
-    s.from = ask.from;
-    s.caller_run = ask.caller_run;
+    s.seat = seat;
+    s.model = seat % world_.shape.models;
+    s.kind = world_.kinds[seat];
     RunTruth& truth = world_.truth[run];
     truth.seat = s.seat;
     truth.model = s.model;
     truth.in_host = true;
-    world_.truth.seat_starts(run);
-    world_.clients.begun(ask.ask, run);
+    return index;
+}
+
+void Host::begin_run(const Ask& ask) {
+    discard_warm(ask.seat, world_.kinds[ask.seat]);
+    const uint32_t index = new_slot(ask.seat);
+    ++world_.counters.launches;
+    Slot& s = slots_[index];
+    s.ask = ask.ask;
+    s.asked_as = ask.asked_as;
+    s.from = ask.from;
+    s.caller_run = ask.caller_run;
+    world_.truth.seat_starts(s.run);
+    world_.clients.begun(ask.ask, s.run);
     const launch::Step first = launch::begin();
     s.state = first.next;
     for (const launch::Effect& effect : first.effects) {
@@ -127,27 +135,36 @@ void Host::step(const RunEvent& event) {
     if (is_deadline) {
         check_deadline(*s);
     }
-    const bool decided = s->state.facts.condemned;
-    world_.note("run event",
-                s->run,
-                static_cast<uint64_t>(s->state.phase),
-                launch::to_string(event.event.kind));
-    const launch::Step next = launch::step(s->state, event.event);
-    s->state = next.next;
-    world_.trace.mix((static_cast<uint64_t>(s->state.phase) << 8U) | next.effects.size());
-    if (event.event.kind == EventKind::exited && !decided && s->state.facts.condemned) {
-        const EndReason real = meaning_of(s->exit, s->exit.told_code);
-        if (s->state.reason != real) {
+    if (event.event.kind == EventKind::authorized && s->state.phase == Phase::authorizing) {
+        if (const auto warm = find_warm(*s)) {
+            hand_over(event.run.index, *warm);
+            return;
+        }
+    }
+    take_step(event.run.index, event.event);
+}
+
+void Host::take_step(uint32_t index, const Event& event) {
+    Slot& s = slots_[index];
+    const bool decided = s.state.facts.condemned;
+    world_.note(
+        "run event", s.run, static_cast<uint64_t>(s.state.phase), launch::to_string(event.kind));
+    const launch::Step next = launch::step(s.state, event);
+    s.state = next.next;
+    world_.trace.mix((static_cast<uint64_t>(s.state.phase) << 8U) | next.effects.size());
+    if (event.kind == EventKind::exited && !decided && s.state.facts.condemned) {
+        const EndReason real = meaning_of(s.exit, s.exit.told_code);
+        if (s.state.reason != real) {
             world_.fail("the reason is the exit's",
-                        "run " + std::to_string(s->run) + " ended " + std::string(to_string(real)) +
-                            ", noted " + std::string(to_string(s->state.reason)));
+                        "run " + std::to_string(s.run) + " ended " + std::string(to_string(real)) +
+                            ", noted " + std::string(to_string(s.state.reason)));
         }
     }
     for (const launch::Effect& effect : next.effects) {
         if (dies_here()) {
             return;
         }
-        carry_out(event.run.index, effect.kind);
+        carry_out(index, effect.kind);
     }
 }
 
@@ -195,6 +212,9 @@ void Host::carry_out(uint32_t index, EffectKind effect) {
             break;
         case EffectKind::record:
             record(index);
+            break;
+        case EffectKind::amend:
+            amend(index);
             break;
         case EffectKind::deliver:
             deliver(index);
@@ -245,7 +265,8 @@ void Host::carry_out(uint32_t index, EffectKind effect) {
             break;
         case EffectKind::discard_files:
             s.discarded = true;
-            if (!world_.mutated(Mutation::directory_kept_of_unknown_run)) {
+            if (!world_.mutated(Mutation::directory_kept_of_unknown_run) &&
+                !(s.state.facts.warm && world_.mutated(Mutation::warm_directory_kept))) {
                 remove_directory(s.run);
             }
             break;
@@ -369,8 +390,7 @@ void Host::bind(uint32_t index) {
     ask_broker(launch::RequestKind::bind, std::move(pending));
 }
 
-void Host::record(uint32_t index) {
-    const Slot& s = slots_[index];
+registry::SessionEntry Host::entry_of(const Slot& s) const {
     const Process& outer = world_.sessions.at(s.outer);
     const Process& runner = world_.sessions.at(s.runner);
     registry::SessionEntry entry;
@@ -380,15 +400,35 @@ void Host::record(uint32_t index) {
     entry.run_dir = run_path(s.run);
     entry.process = {
         outer.pid, std::to_string(outer.start), runner.pid, std::to_string(runner.start)};
-    entry.launched_by = "jordan";
     entry.harness = "script";
     entry.provider = "p";
     entry.model = "m" + std::to_string(s.model);
-    entry.at = "2026-01-31T12:34:56.789Z";
-    changed(entries_.add(entry.run, registry::dump_entry(entry), Waiter{ref_of(index), {}}));
-    if (world_.mutated(Mutation::delivered_before_recorded)) {
+    entry.warm = s.state.facts.warm;
+    if (!entry.warm) {
+        entry.launched_by = "jordan";
+        entry.at = "2026-01-31T12:34:56.789Z";
+    }
+    return entry;
+}
+
+void Host::record(uint32_t index) {
+    const registry::SessionEntry entry = entry_of(slots_[index]);
+    const bool early = entry.warm ? world_.mutated(Mutation::warm_delivered_before_recorded)
+                                  : world_.mutated(Mutation::delivered_before_recorded);
+    const SlotRef waiter = entry.warm && early ? SlotRef{} : ref_of(index);
+    changed(entries_.add(entry.run, registry::dump_entry(entry), Waiter{waiter, {}}));
+    if (early) {
         post(ref_of(index), EventKind::recorded);
     }
+}
+
+// Nobody waits for it.
+void Host::amend(uint32_t index) {
+    const registry::SessionEntry entry = entry_of(slots_[index]);
+    if (world_.mutated(Mutation::warm_entry_taken_out)) {
+        changed(entries_.remove(entry.run, Waiter{{}, {}}));
+    }
+    changed(entries_.add(entry.run, registry::dump_entry(entry), Waiter{{}, {}}));
 }
 
 // In two halves: a pipe takes what it has room for.
@@ -469,11 +509,17 @@ void Host::end_at_broker(uint32_t index) {
 }
 
 void Host::unrecord(uint32_t index) {
+    if (slots_[index].state.facts.warm && world_.mutated(Mutation::warm_end_sent)) {
+        end_at_broker(index);
+    }
     changed(entries_.remove(run_name(slots_[index].run), Waiter{ref_of(index), {}}));
 }
 
 void Host::free_seat(uint32_t index) {
     Slot& s = slots_[index];
+    if (s.state.facts.warm) {
+        warm_over(s);
+    }
     if (!world_.mutated(Mutation::turn_not_given_back)) {
         give_turn_back(s);
     }
@@ -488,7 +534,9 @@ void Host::free_seat(uint32_t index) {
     const bool waits =
         std::find(log_waiting_.begin(), log_waiting_.end(), s.run) != log_waiting_.end() ||
         std::find(log_under_way_.begin(), log_under_way_.end(), s.run) != log_under_way_.end();
-    if (truth.ended && truth.end_lines == 0 && !waits) {
+    // One whose bind was answered as failed was over for the host when a later broker found it.
+    const bool late = truth.found && !s.state.facts.bound;
+    if (truth.ended && truth.end_lines == 0 && !waits && !late) {
         world_.fail("every end has its line", "run " + std::to_string(s.run) + " has none");
     }
 }
@@ -516,7 +564,8 @@ int64_t Host::stop_time(const Slot& s, int64_t timeout_ms) const {
 void Host::stop(int64_t asked_as, uint32_t seat, int64_t timeout_ms) {
     for (uint32_t i = 0; i < slots_.size(); ++i) {
         Slot& s = slots_[i];
-        if (s.in_use && s.state.phase != Phase::over && s.seat == seat) {
+        if (s.in_use && s.state.phase != Phase::over && !s.state.facts.warm && s.seat == seat) {
+            s.stop_asked = true;
             s.stop_ms = stop_time(s, timeout_ms);
             s.stops.push_back(asked_as);
             post(ref_of(i), Event{EventKind::stop, Refusal::launch_failed});
@@ -529,7 +578,9 @@ void Host::stop(int64_t asked_as, uint32_t seat, int64_t timeout_ms) {
 void Host::stop_all(int64_t timeout_ms) {
     for (uint32_t i = 0; i < slots_.size(); ++i) {
         Slot& s = slots_[i];
-        if (s.in_use && s.state.phase != Phase::over) {
+        const bool left = s.state.facts.warm && world_.mutated(Mutation::warm_left_at_stop);
+        if (s.in_use && s.state.phase != Phase::over && !left) {
+            s.stop_asked = true;
             s.stop_ms = stop_time(s, timeout_ms);
             post(ref_of(i), Event{EventKind::stop, Refusal::host_stopping});
         }
@@ -580,6 +631,9 @@ void Host::remove_more() {
 }
 
 void Host::log_end(uint32_t run) {
+    if (world_.truth[run].warm) {
+        world_.fail("what nobody asked for has no end", "run " + std::to_string(run) + " was warm");
+    }
     log_waiting_.push_back(run);
     write_log();
 }

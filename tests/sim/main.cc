@@ -105,6 +105,8 @@ void add(Counters& sum, const Counters& one) {
     sum.broker_deaths += one.broker_deaths;
     sum.reboots += one.reboots;
     sum.leftovers += one.leftovers;
+    sum.warm_begun += one.warm_begun;
+    sum.warm_taken += one.warm_taken;
     sum.wakeups += one.wakeups;
     sum.checks += one.checks;
 }
@@ -127,6 +129,8 @@ void report(const Counters& sum, uint64_t seeds, Duration took) {
     print("reboots", sum.reboots);
     print("broker deaths", sum.broker_deaths);
     print("leftovers", sum.leftovers);
+    print("warm seats", sum.warm_begun);
+    print("... taken", sum.warm_taken);
     print("wakeups", sum.wakeups);
     print("checks", sum.checks);
     print("launches/min", static_cast<uint64_t>(static_cast<double>(sum.launches) / minutes));

@@ -102,6 +102,7 @@ int64_t Sessions::spawn(uint32_t run, bool seat_may_launch) {
     free->seat = world_.truth[run].seat;
     free->host_epoch = world_.host_epoch;
     free->may_launch = seat_may_launch;
+    free->warm = world_.truth[run].warm;
     free->fate = draw_fate();
     free->outer = make(Process::Kind::outer, index, free_pid());
     processes_[free->outer.index].group = processes_[free->outer.index].pid;
@@ -582,7 +583,7 @@ void Sessions::on_step(const Wakeup& wakeup) {
             runner_exits(index, static_cast<int>(wakeup.x));
             return;
         case Step::input_late:
-            if (!s.read_cap && !s.fate.stuck_at_end) {
+            if (!s.read_cap && !s.fate.stuck_at_end && !s.warm) {
                 runner_exits(index, runner_exit::kSessionInvalid);
             }
             return;
@@ -693,14 +694,15 @@ bool Sessions::counts(const Session& s) const {
 uint32_t Sessions::alive_of_seat(uint32_t seat) const {
     return static_cast<uint32_t>(
         std::count_if(sessions_.begin(), sessions_.end(), [&](const Session& s) {
-            return s.in_use && s.seat == seat && counts(s);
+            return s.in_use && s.seat == seat && counts(s) && !world_.truth[s.run].nobodys();
         }));
 }
 
 uint32_t Sessions::alive_of_model(uint32_t model) const {
     return static_cast<uint32_t>(
         std::count_if(sessions_.begin(), sessions_.end(), [&](const Session& s) {
-            return s.in_use && s.seat % world_.shape.models == model && counts(s);
+            return s.in_use && s.seat % world_.shape.models == model && counts(s) &&
+                   !world_.truth[s.run].nobodys();
         }));
 }
 

@@ -93,6 +93,7 @@ struct Session {
     bool claimed = false;
     bool stopping = false;
     bool may_launch = false;
+    bool warm = false;          // waits for its capability as long as it takes
     uint32_t broker_epoch = 0;  // of its connection, 0: none
     uint32_t retries = 0;
     int runner_code = -1;  // how the runner ended: a code, or 128 + its signal

@@ -55,7 +55,7 @@ void Truth::seat_starts(uint32_t run) {
     const uint32_t seat = (*this)[run].seat;
     for (uint32_t other = first_; other < next_; ++other) {
         RunTruth& before = (*this)[other];
-        if (other == run || before.seat != seat) {
+        if (other == run || before.seat != seat || before.nobodys()) {
             continue;
         }
         ++world_.counters.checks;
@@ -77,13 +77,33 @@ void Truth::process_made(uint32_t run) {
     RunTruth& truth = (*this)[run];
     ++truth.processes;
     ++truth.acting;
+    if (!truth.warm) {
+        check_capacity(truth.model, 0);
+    }
+}
+
+// With so many `more` as don't count by themselves yet.
+void Truth::check_capacity(uint32_t model, uint32_t more) {
     ++world_.counters.checks;
-    const uint32_t alive = world_.sessions.alive_of_model(truth.model);
+    const uint32_t alive = world_.sessions.alive_of_model(model) + more;
     if (alive > world_.shape.model_max) {
         world_.fail("capacity is kept",
-                    std::to_string(alive) + " sessions of model " + std::to_string(truth.model) +
+                    std::to_string(alive) + " sessions of model " + std::to_string(model) +
                         ", at most " + std::to_string(world_.shape.model_max));
     }
+}
+
+void Truth::warm_taken(uint32_t run, bool fits) {
+    RunTruth& truth = (*this)[run];
+    ++world_.counters.checks;
+    ++world_.counters.warm_taken;
+    if (!truth.warm || !fits) {
+        world_.fail("a launch gets what it would get today", name(run) + " is of another kind");
+    }
+    truth.warm = false;
+    truth.was_warm = true;
+    seat_starts(run);
+    check_capacity(truth.model, 1);
 }
 
 void Truth::capability_leaves(uint32_t run) {
@@ -93,7 +113,7 @@ void Truth::capability_leaves(uint32_t run) {
         world_.fail("a capability leaves only with a durable entry",
                     name(run) + " isn't surely in sessions.json");
     }
-    if (!truth.bound || truth.ended) {
+    if (truth.warm || !truth.bound || truth.ended) {
         world_.fail("a capability leaves only for a bound run", name(run));
     }
     truth.delivered = true;
@@ -125,6 +145,9 @@ void Truth::end_committed(uint32_t run, EndReason reason) {
     if (truth.ended && !world_.mutated(Mutation::broker_end_recorded_twice)) {
         return;  // another change of an ended run
     }
+    if (truth.warm) {
+        world_.fail("what nobody asked for has no end", name(run) + " was warm");
+    }
     ++truth.ends;
     truth.ended = true;
     truth.reason = reason;
@@ -145,7 +168,7 @@ void Truth::entry_leaves(uint32_t run) {
     if (truth.acting > 0) {
         world_.fail("a live process has an entry", name(run) + " lives and has none now");
     }
-    if (truth.bound && !truth.ended) {
+    if (truth.bound && !truth.ended && !truth.found) {
         world_.fail("the end comes before the removal", name(run));
     }
 }
@@ -164,7 +187,7 @@ void Truth::run_over(uint32_t run) {
     if (truth.acting > 0) {
         world_.fail("a seat is free when nothing is left", name(run) + " has processes");
     }
-    if (truth.bound && !truth.ended) {
+    if (truth.bound && !truth.ended && !truth.found) {
         world_.fail("every bound run is ended", name(run) + " is over without an end");
     }
     if (!world_.disk.surely_lacks(run)) {
@@ -176,7 +199,7 @@ void Truth::directory_removed(uint32_t run) {
     RunTruth& truth = (*this)[run];
     ++world_.counters.checks;
     truth.directory = false;
-    if (truth.acting > 0 || truth.in_file || (truth.bound && !truth.ended)) {
+    if (truth.acting > 0 || truth.in_file || (truth.bound && !truth.ended && !truth.found)) {
         world_.fail("no directory goes that is needed", name(run));
     }
 }

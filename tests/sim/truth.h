@@ -19,6 +19,8 @@ struct RunTruth {
     uint32_t ask = 0;
     uint32_t processes = 0;  // alive
     uint32_t acting = 0;     // ... and not sent SIGKILL: those run no code of their own any more
+    bool warm = false;       // nobody has asked for it yet
+    bool was_warm = false;   // a launch took it
     bool in_host = false;    // a slot or a leftover of the living host has it
     bool directory = false;
     bool in_file = false;  // the image that the next host would read has an entry
@@ -33,6 +35,9 @@ struct RunTruth {
     bool delivered = false;  // its capability may have left the host
     EndReason reason = EndReason::failed;  // as recorded
     int64_t claimed_at = 0;
+
+    // Holds no seat and no room: warm, or taken by a launch that the broker hasn't heard of.
+    [[nodiscard]] bool nobodys() const { return warm || (was_warm && !bound); }
 
     [[nodiscard]] bool forgettable() const {
         return !in_host && !directory && !in_file && processes == 0 && (!bound || ended);
@@ -61,6 +66,9 @@ class Truth {
     // Checkers, each where the world does the thing.
     void seat_starts(uint32_t run);
     void process_made(uint32_t run);
+    // A launch that was begun as another run goes on as this one; the sandbox is of the kind that
+    // the launch's checks found, or not.
+    void warm_taken(uint32_t run, bool fits);
     void capability_leaves(uint32_t run);
     void reply_launched(uint32_t run);
     void entry_leaves(uint32_t run);
@@ -72,6 +80,8 @@ class Truth {
     void claim_committed(uint32_t run);
 
   private:
+    void check_capacity(uint32_t model, uint32_t more);
+
     World& world_;
     std::deque<RunTruth> runs_;
     uint32_t first_ = 1;

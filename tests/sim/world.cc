@@ -49,6 +49,8 @@ void World::draw_shape() {
     const int64_t busy_us = 20'000 + shape.life_ms_max * 1000 / 5;
     shape.ask_every_us = busy_us * chance.between(1, 6) / shape.seats;
     shape.fsync_us_max = chance.magnitude(60, 8'000);
+    shape.warm = chance.below(4);
+    kinds.resize(shape.seats);
 }
 
 void World::wake(int64_t after_ns, Wakeup what) {
@@ -246,6 +248,9 @@ void World::run() {
 void World::storm(uint64_t launches) {
     calm = false;
     faults = drawn_;
+    if (host != nullptr) {
+        host->want_warm();
+    }
     clients.begin();
     uint64_t last = counters.launches;
     int64_t last_at = now;
@@ -270,6 +275,9 @@ void World::rest() {
     faults = Faults{};
     disk.full_until = 0;
     sessions.end_strangers();
+    if (host != nullptr) {
+        host->want_warm();
+    }
     const int64_t until = now + kRestTakes;
     std::string reason = "begun";
     while (!reason.empty()) {
@@ -321,6 +329,10 @@ void World::check_quiet() {
         }
         if (one.claimed && !one.released) {
             fail("every role is free at last", "run " + std::to_string(run) + " holds its role");
+        }
+        if (one.warm && one.directory) {
+            fail("nothing is left of what nobody took",
+                 "run " + std::to_string(run) + " has a directory");
         }
         if (one.in_file || one.processes != 0) {
             fail("everything comes to rest",

@@ -55,6 +55,7 @@ struct Shape {
     int64_t ask_every_us = 0;
     int64_t life_ms_max = 0;
     int64_t fsync_us_max = 0;
+    uint32_t warm = 0;  // seats that each third instance keeps warm
 };
 
 struct Options {
@@ -78,6 +79,8 @@ struct Counters {
     uint64_t broker_deaths = 0;
     uint64_t reboots = 0;
     uint64_t leftovers = 0;
+    uint64_t warm_begun = 0;
+    uint64_t warm_taken = 0;
     uint64_t wakeups = 0;
     uint64_t checks = 0;
 };
@@ -120,7 +123,8 @@ class World {
     int64_t booted_at = 0;
     uint32_t host_epoch = 0;
     bool calm = false;
-    bool bwrap_moved = false;  // the configured bwrap is another since the last host
+    std::vector<uint32_t> kinds;  // by seat: what its sandboxes are made of, by number
+    bool bwrap_moved = false;     // the configured bwrap is another since the last host
     Trace trace;
     Truth truth;
     Disk disk;

@@ -170,6 +170,7 @@ void Rig::dispatch_timers() {
             case TimerKind::disk_check:
             case TimerKind::tidy_up:
             case TimerKind::group_retry:
+            case TimerKind::warm_retry:
             case TimerKind::stop_all:
                 FAIL("a timer of no part here");
         }

@@ -208,6 +208,9 @@ TEST_CASE("bad business documents are refused with file, pointer and expectation
          "expanded), found \"~/w\""},
         {R"({"id":"a","human":"h","roles":{"pm":{"definition":"pm","workspace":"/w","warm":257}}})",
          "/roles/pm/warm: expected an integer from 0 to 256, found 257"},
+        {R"({"id":"a","human":"h","roles":{"a":{"definition":"a","workspace":"/a","warm":200},)"
+         R"("b":{"definition":"b","workspace":"/b","warm":57}}})",
+         "/roles: expected at most 256 warm seats of all roles together, found 257"},
         {R"({"id":"a","human":"h","roles":{"pm":{"definition":"pm","workspace":"/w","wram":1}}})",
          "/roles/pm/wram: unknown key"},
         {R"({"id":"a","human":"h","roles":{"pm":{"definition":"pm","workspace":"/w",)"

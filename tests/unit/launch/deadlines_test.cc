@@ -23,4 +23,5 @@ TEST_CASE("each phase that waits has the time that the configuration gives it") 
 TEST_CASE("the time to the claim counts from the spawn") {
     CHECK(time_for(Phase::binding, kTimes, seconds(3)) == seconds(7));
     CHECK(time_for(Phase::binding, kTimes, seconds(30)) == kNone);
+    CHECK(time_for(Phase::persisting, kTimes, seconds(3)) == seconds(7));
 }

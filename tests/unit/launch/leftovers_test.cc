@@ -88,6 +88,21 @@ TEST_CASE("a warm entry has no end at the broker") {
     CHECK(first.effects[0] == LeftoverEffect::unrecord);
 }
 
+TEST_CASE("a warm entry holds neither seat nor room unless the broker knows it as a run") {
+    for (const bool bound : {false, true}) {
+        CAPTURE(bound);
+        Leftovers all;
+        all.add_entry(entry_of(kRun, "coder"), true);
+        if (bound) {
+            all.add_bound(bound_of(kRun, "coder"));
+        }
+        static_cast<void>(all.begin(0, true));
+        CHECK_FALSE(all.may_launch());
+        CHECK(all.is_taken({"coder", ""}) == bound);
+        CHECK(all.count("anthropic", "m1") == (bound ? 1 : 0));
+    }
+}
+
 TEST_CASE("launches wait for every leftover that isn't reported as stuck") {
     Leftovers all;
     all.add_entry(entry_of(kRun, "coder"), false);

@@ -1,7 +1,8 @@
 // Goal: whatever happens in whatever order, a run ends with nothing left: one answer to its caller,
 // one end at the broker when it may be bound there, the entry removed, the seat freed, and never a
-// capability before the durable record. Method: every sequence of events that the effects allow, up
-// to a depth, against a small model of the world.
+// capability before the durable record; a warm seat that nobody took ends without a word. Method:
+// every sequence of events that the effects allow, up to a depth, against a small model of the
+// world.
 
 #include "launch/run_machine.h"
 
@@ -24,6 +25,9 @@ struct World {
     bool timer = false;
     bool bound = false;
     bool recorded = false;
+    bool durable = false;
+    bool warm = false;  // nobody has asked for it yet
+    bool handed_over = false;
     int replies = 0;
     int end_records = 0;
     int freed = 0;
@@ -36,7 +40,8 @@ void carry_out(World& w, const Step& s) {
     for (const Effect& effect : s.effects) {
         switch (effect.kind) {
             case EffectKind::authorize:
-                w.pending.insert({EventKind::authorized, EventKind::refused});
+                w.pending.insert(
+                    {EventKind::authorized, EventKind::refused, EventKind::handed_over});
                 break;
             case EffectKind::enqueue:
                 w.pending.insert(EventKind::admitted);
@@ -50,6 +55,7 @@ void carry_out(World& w, const Step& s) {
                 w.pending.insert({EventKind::started, EventKind::start_failed});
                 break;
             case EffectKind::bind:
+                REQUIRE_FALSE(w.warm);
                 w.pending.insert(
                     {EventKind::bound, EventKind::bind_refused, EventKind::broker_lost});
                 w.bound = true;
@@ -59,6 +65,7 @@ void carry_out(World& w, const Step& s) {
                 w.pending.insert({EventKind::recorded, EventKind::record_failed});
                 break;
             case EffectKind::deliver:
+                REQUIRE(w.durable);
                 REQUIRE(w.recorded);
                 REQUIRE(w.bound);
                 w.capability_out = true;
@@ -81,9 +88,15 @@ void carry_out(World& w, const Step& s) {
                 break;
             case EffectKind::reply_launched:
             case EffectKind::reply_refused:
+                REQUIRE_FALSE(w.warm);
                 ++w.replies;
                 break;
+            case EffectKind::amend:
+                REQUIRE(w.bound);
+                REQUIRE(w.durable);
+                break;
             case EffectKind::log_refused:
+                REQUIRE_FALSE(w.warm);
                 REQUIRE_FALSE(w.bound);
                 break;
             case EffectKind::log_end:
@@ -101,6 +114,7 @@ void carry_out(World& w, const Step& s) {
             case EffectKind::discard_files:
                 REQUIRE_FALSE(w.process);
                 REQUIRE_FALSE(w.bound);
+                REQUIRE_FALSE(w.recorded);
                 w.files = false;
                 break;
             case EffectKind::free_seat:
@@ -120,9 +134,15 @@ void happen(World& w, EventKind event) {
         }
     };
     switch (event) {
+        case EventKind::handed_over:
+            w.handed_over = true;
+            [[fallthrough]];
         case EventKind::authorized:
         case EventKind::refused:
-            drop({EventKind::authorized, EventKind::refused});
+            drop({EventKind::authorized, EventKind::refused, EventKind::handed_over});
+            break;
+        case EventKind::taken:
+            w.warm = false;
             break;
         case EventKind::prepared:
         case EventKind::prepare_failed:
@@ -145,6 +165,8 @@ void happen(World& w, EventKind event) {
             w.bound = false;
             break;
         case EventKind::recorded:
+            w.durable = true;
+            [[fallthrough]];
         case EventKind::record_failed:
             drop({EventKind::recorded, EventKind::record_failed});
             break;
@@ -190,6 +212,9 @@ struct Explorer {
         if (world.timer && deadlines > 0) {
             next.push_back(EventKind::deadline);
         }
+        if (state.phase == Phase::warm) {
+            next.push_back(EventKind::taken);
+        }
         const bool over = state.phase == Phase::over;
         if (stops > 0 && !over) {
             next.push_back(EventKind::stop);
@@ -203,8 +228,9 @@ struct Explorer {
         }
         if (over) {
             ++runs;
-            CHECK(world.freed == 1);
-            CHECK(world.replies == 1);
+            CHECK(world.freed == (world.handed_over ? 0 : 1));
+            CHECK(world.replies == (world.handed_over || world.warm ? 0 : 1));
+            CHECK(world.end_records <= (world.handed_over || world.warm ? 0 : 1));
             CHECK_FALSE(world.process);
             CHECK_FALSE(world.bound);
             CHECK_FALSE(world.recorded);
@@ -233,8 +259,10 @@ struct Explorer {
     }
 };
 
-RunState after(const std::vector<EventKind>& events, std::vector<EffectKind>* effects = nullptr) {
-    RunState state = begin().next;
+RunState after(const std::vector<EventKind>& events,
+               std::vector<EffectKind>* effects = nullptr,
+               const Step& first = begin()) {
+    RunState state = first.next;
     for (const EventKind event : events) {
         const Step s = step(state, Event{event, Refusal::launch_failed, EndReason::stopped});
         if (effects != nullptr) {
@@ -248,6 +276,23 @@ RunState after(const std::vector<EventKind>& events, std::vector<EffectKind>* ef
     return state;
 }
 
+std::string text_of(const std::vector<EffectKind>& effects) {
+    std::string text;
+    for (const EffectKind effect : effects) {
+        text += (text.empty() ? "" : " ") + std::string(to_string(effect));
+    }
+    return text;
+}
+
+template <class Effects>
+std::string text_of(const Effects& effects) {
+    std::vector<EffectKind> kinds;
+    for (const Effect& effect : effects) {
+        kinds.push_back(effect.kind);
+    }
+    return text_of(kinds);
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -256,6 +301,17 @@ TEST_CASE(
     Explorer explorer;
     World world;
     const Step first = begin();
+    carry_out(world, first);
+    explorer.explore(first.next, world, 2, 2, 30);
+    MESSAGE(explorer.steps << " steps, " << explorer.runs << " ends");
+    CHECK(explorer.runs > 1000);
+}
+
+TEST_CASE("a warm seat leaves nothing behind either and ends without a word until it is taken") {
+    Explorer explorer;
+    World world;
+    world.warm = true;
+    const Step first = begin_warm();
     carry_out(world, first);
     explorer.explore(first.next, world, 2, 2, 30);
     MESSAGE(explorer.steps << " steps, " << explorer.runs << " ends");
@@ -411,6 +467,7 @@ TEST_CASE("what each step of a run does") {
     const std::vector<Row> table = {
         // The way to a living session.
         {{E::authorized}, "enqueue arm_deadline"},
+        {{E::handed_over}, "disarm_deadline"},
         {{E::authorized, E::admitted}, "disarm_deadline prepare"},
         {prepared, "spawn arm_deadline"},
         {and_then(prepared, {E::started}), ""},
@@ -459,12 +516,50 @@ TEST_CASE("what each step of a run does") {
         CAPTURE(path);
         std::vector<EffectKind> effects;
         after(row.events, &effects);
-        std::string text;
-        for (const EffectKind effect : effects) {
-            text += (text.empty() ? "" : " ") + std::string(to_string(effect));
-        }
-        CHECK(text == row.effects);
+        CHECK(text_of(effects) == row.effects);
     }
+    const Events warm = {E::prepared, E::started, E::runner_found, E::recorded};
+    const Events taken = and_then(warm, {E::taken});
+    const std::vector<Row> of_warm = {
+        {{E::prepared}, "spawn arm_deadline"},
+        {{E::prepared, E::started, E::runner_found}, "arm_deadline record"},
+        {warm, "leave_setup disarm_deadline"},
+        // Nobody took it.
+        {{E::stop, E::prepared}, "leave_setup disarm_deadline discard_files free_seat"},
+        {{E::prepare_failed}, "leave_setup disarm_deadline discard_files free_seat"},
+        {{E::prepared, E::start_failed}, "leave_setup disarm_deadline discard_files free_seat"},
+        {{E::prepared, E::started, E::exited},
+         "leave_setup disarm_deadline discard_files free_seat"},
+        {{E::prepared, E::started, E::runner_found, E::record_failed},
+         "leave_setup kill arm_deadline"},
+        {{E::prepared, E::started, E::runner_found, E::exited},
+         "leave_setup disarm_deadline unrecord"},
+        {and_then(warm, {E::deadline}), ""},
+        {and_then(warm, {E::exited}), "disarm_deadline unrecord"},
+        {and_then(warm, {E::exited, E::removed}), "disarm_deadline discard_files free_seat"},
+        {and_then(warm, {E::stop}), "kill arm_deadline"},
+        {and_then(warm, {E::stop, E::exited}), "disarm_deadline unrecord"},
+        // A launch took it.
+        {taken, "bind arm_deadline"},
+        {and_then(taken, {E::bound}), "deliver amend"},
+        {and_then(taken, {E::bound, E::delivered, E::claimed}),
+         "disarm_deadline log_launch reply_launched"},
+        {and_then(taken, {E::bind_refused, E::exited}), "disarm_deadline unrecord"},
+        {and_then(taken, {E::bind_refused, E::exited, E::removed}), "disarm_deadline " + never_was},
+        {and_then(taken, {E::broker_lost, E::exited}), "disarm_deadline end_at_broker"},
+        {and_then(taken, {E::exited, E::ended, E::removed}), "reply_refused free_seat"},
+    };
+    for (const Row& row : of_warm) {
+        std::string path = "warm ";
+        for (const E event : row.events) {
+            path += std::string(to_string(event)) + " ";
+        }
+        CAPTURE(path);
+        std::vector<EffectKind> effects;
+        after(row.events, &effects, begin_warm());
+        CHECK(text_of(effects) == row.effects);
+    }
+    CHECK(text_of(begin_warm().effects) == "prepare");
     const Step first = begin();
     REQUIRE(first.effects.size() == 2);
     CHECK(first.effects[0].kind == EffectKind::authorize);

@@ -24,6 +24,29 @@ std::vector<int> grant_all(SetupQueue<int>& queue) {
 
 }  // namespace
 
+TEST_CASE("what nobody waits for gets a turn only when no launch wants it") {
+    SetupQueue<int> queue(1);
+    const auto all = [](int) { return true; };
+    const auto none = [](int) { return false; };
+    queue.enter(1);
+    CHECK_FALSE(queue.grant_spare(all));
+    // One that gave up waiting is in nobody's way.
+    CHECK(queue.grant_spare(none));
+    CHECK(queue.taken() == 1);
+    CHECK_FALSE(queue.grant_spare(none));
+    queue.enter(2);
+    CHECK_FALSE(queue.grant(all));
+    queue.set_most(2);
+    CHECK(queue.grant(all) == 2);
+    queue.give_back();
+    CHECK(queue.grant_spare(all));
+    queue.set_most(1);
+    queue.give_back();
+    CHECK_FALSE(queue.grant_spare(all));
+    queue.give_back();
+    CHECK(queue.grant_spare(all));
+}
+
 TEST_CASE("turns are granted in order and never more than the limit") {
     SetupQueue<int> queue(2);
     for (const int launch : {1, 2, 3, 4}) {

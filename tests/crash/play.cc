@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 
 using namespace mosaic::e2e;
 
@@ -36,6 +37,11 @@ std::string tool(const std::string& name, const std::string& arguments) {
     return std::string(kRunner) + " tool " + name + " '" + arguments + "'";
 }
 
+bool is_warm(const json::Value& entry) {
+    const json::Value* warm = entry.find("warm");
+    return warm != nullptr && *warm == json::Value(true);
+}
+
 // Waits this long for the process to die; true when it has.
 bool dies_within(const Child& child, int timeout_ms) {
     pollfd poll{.fd = child.pidfd(), .events = POLLIN, .revents = 0};
@@ -43,6 +49,16 @@ bool dies_within(const Child& child, int timeout_ms) {
 }
 
 }  // namespace
+
+bool has_warm_seat(const World& world) {
+    const auto entries = world.sessions();
+    return std::any_of(entries.begin(), entries.end(), is_warm);
+}
+
+void set_warm_seats(World& world, int64_t number) {
+    world.role("reviewer").set("warm", number);
+    world.write_config();
+}
 
 void set_up_roles(World& world) {
     world.set_var("pm",
@@ -247,12 +263,20 @@ void Play::ends() {
     if (gone()) {
         return;
     }
+    // Its session and the seat that is warm behind it.
+    std::set<std::string> killed;
     for (const json::Value& entry : world_.sessions()) {
         if (text(entry, "instance") == "reviewer") {
+            killed.insert(text(entry, "run"));
             ::kill(runner_pid(entry), SIGKILL);
         }
     }
-    wait_for("the end of a session that died", [&] { return world_.sessions().size() <= 1; });
+    wait_for("the end of a session that died", [&] {
+        const auto entries = world_.sessions();
+        return std::none_of(entries.begin(), entries.end(), [&](const json::Value& entry) {
+            return killed.contains(text(entry, "run"));
+        });
+    });
 }
 
 void Play::all() {
@@ -274,6 +298,8 @@ void Play::all() {
 }
 
 void Play::look_around() {
+    // The reviewer's launch is to take a seat that is warm.
+    wait_for("a warm seat", [&] { return has_warm_seat(world_); });
     request("routes", json::Object{});
     request("reload", json::Object{});
     request("metrics", json::Object{});

@@ -16,13 +16,17 @@ namespace mosaic::crash {
 // The roles of the scene: the pm may do everything, so that every verb is heard.
 void set_up_roles(e2e::World& world);
 
+// How many warm seats the reviewer has, by the configuration files.
+void set_warm_seats(e2e::World& world, int64_t number);
+[[nodiscard]] bool has_warm_seat(const e2e::World& world);
+
 class Play {
   public:
     Play(e2e::World& world, Ledger& ledger) : world_(world), ledger_(ledger) {}
 
     // From a host that is ready to one that has ended: launches of four roles, messages, tasks and
     // a decision, launches that are refused at several stages, a stop, a kill, a session that dies,
-    // the host's own stop.
+    // the host's own stop. One launch takes a seat that was warm.
     void all();
 
     // The host's process is dead.

@@ -144,6 +144,8 @@ TEST_CASE("hosts and brokers killed at random moments lose nothing") {
         if (round > 0) {
             stage.ledger().check_recovered();
         }
+        set_warm_seats(stage.world(), 1);
+        static_cast<void>(stage.world().admin().request("reload", json::Object{}));
         Load load(stage, random);
         // About a third of the rounds lose brokers first.
         for (uint64_t brokers = random() % 3 == 0 ? 1 + random() % 2 : 0; brokers > 0; --brokers) {

@@ -18,6 +18,18 @@ const std::vector<std::string>& seats() {
     return all;
 }
 
+// The entry as it was before anybody launched the run.
+json::Value as_warm(const json::Value& entry) {
+    json::Value out;
+    for (const json::Member& member : *entry.object()) {
+        if (member.first != "launchedBy" && member.first != "at") {
+            out.set(member.first, member.second);
+        }
+    }
+    out.set("warm", true);
+    return out;
+}
+
 }  // namespace
 
 std::string crash_prefix() {
@@ -38,6 +50,7 @@ bool Stage::play(const Armed& armed) {
         write_text(file, armed.point + " " + std::to_string(armed.hit) + "\n");
     }
     world_.set_prefix(crash_prefix());
+    set_warm_seats(world_, 1);
     StartOptions options;
     options.more_env["MOSAIC_CRASH"] = directory_;
     if (world_.try_start(options)) {
@@ -67,6 +80,7 @@ std::vector<std::string> Stage::passed() const {
 
 void Stage::start_product() {
     world_.set_prefix(product_);
+    set_warm_seats(world_, 0);
     world_.start();
 }
 
@@ -89,12 +103,15 @@ void Stage::check_and_leave_leftovers() {
     REQUIRE(unnamed.has_value());
     play.request("stop", object({{"target", "tester"}}));
     world_.wait_log("end", text(*ended, "run"));
+    set_warm_seats(world_, 1);
+    play.request("reload", json::Object{});
+    CHECK(wait_for_change({world_.bus_host()}, [&] { return has_warm_seat(world_); }));
     world_.kill();
     doctor_sessions(text(*unnamed, "run"), *ended);
 }
 
-// What a host leaves that dies between the bind of one run and its entry, and between the end of
-// another and its removal.
+// What a host leaves that dies between the bind of one run and its entry, between the end of
+// another and its removal, and before the entry of a warm seat that was taken is changed.
 void Stage::doctor_sessions(const std::string& unnamed, const json::Value& ended) {
     const std::string path = world_.bus_host() + "/sessions.json";
     json::Value file = *json::parse(read_text(path), {.depth_max = 16});
@@ -103,6 +120,11 @@ void Stage::doctor_sessions(const std::string& unnamed, const json::Value& ended
         return text(entry, "run") == unnamed || text(entry, "instance") == text(ended, "instance");
     });
     entries.push_back(ended);
+    for (json::Value& entry : entries) {
+        if (text(entry, "instance") == "reviewer") {
+            entry = as_warm(entry);
+        }
+    }
     write_text(path, json::dump(file), 0600);
 }
 

@@ -178,7 +178,8 @@ std::string run_of_slot(int index) {
 }  // namespace
 
 Result<Template> read_template(const Scratch& scratch) {
-    MOSAIC_TRY_ASSIGN(const std::vector<Session> sessions, read_sessions(scratch));
+    MOSAIC_TRY_ASSIGN(std::vector<Session> sessions, read_sessions(scratch));
+    std::erase_if(sessions, [](const Session& session) { return session.warm; });
     if (sessions.size() != 1) {
         return fail(Code::invalid,
                     "expected one session, found " + std::to_string(sessions.size()));

@@ -19,6 +19,9 @@ namespace {
 // then weigh little.
 constexpr int kGroupFactor = 4;
 constexpr int kLiveInFlight = 4;
+// In Product::stage_names().
+constexpr size_t kPrepared = 2;
+constexpr size_t kBound = 4;
 
 // One mode's turn: so many launches together.
 struct Unit {
@@ -26,9 +29,20 @@ struct Unit {
     int count;
 };
 
-std::vector<Unit> shuffled_units(int each, int group, std::mt19937_64& random) {
+std::vector<Mode> modes_of(const Options& options) {
+    std::vector<Mode> out = {Mode::product, Mode::bwrap, Mode::bare};
+    if (options.warm) {
+        out.push_back(Mode::warm);
+    }
+    return out;
+}
+
+std::vector<Unit> shuffled_units(const Options& options,
+                                 int each,
+                                 int group,
+                                 std::mt19937_64& random) {
     std::vector<Unit> out;
-    for (const Mode mode : {Mode::product, Mode::bwrap, Mode::bare}) {
+    for (const Mode mode : modes_of(options)) {
         for (int left = each; left > 0; left -= group) {
             out.push_back({mode, std::min(left, group)});
         }
@@ -87,7 +101,7 @@ class LaunchBench {
             std::fprintf(stderr, "launching %d sessions to live beside\n", options.live);
             MOSAIC_TRY(product_.launch(0, options.live, kLiveInFlight));
         }
-        for (const Mode mode : {Mode::product, Mode::bwrap, Mode::bare}) {
+        for (const Mode mode : modes_of(options)) {
             MOSAIC_TRY(measure({mode, report_.group}));
         }
         return {};
@@ -105,6 +119,18 @@ class LaunchBench {
             }
             case Mode::bwrap:
                 return baseline_->launch(Plain::bwrap, unit.count, options.in_flight);
+            case Mode::warm: {
+                // Their seats come after the product's. What is made behind a launch is awaited
+                // before anything else is measured.
+                const int first = options.live + report_.group;
+                MOSAIC_TRY(product_.wait_warm(first, unit.count));
+                auto group = product_.launch(first, unit.count, options.in_flight);
+                if (group) {
+                    MOSAIC_TRY(product_.stop(first, unit.count));
+                    MOSAIC_TRY(product_.wait_warm(first, unit.count));
+                }
+                return group;
+            }
             case Mode::bare:
                 return baseline_->launch(Plain::bare, unit.count, options.in_flight);
         }
@@ -117,7 +143,7 @@ class LaunchBench {
             mode.blocks.emplace_back();
         }
         const int each = (options.launches + options.rounds - 1) / options.rounds;
-        for (const Unit& unit : shuffled_units(each, report_.group, random)) {
+        for (const Unit& unit : shuffled_units(options, each, report_.group, random)) {
             MOSAIC_TRY_ASSIGN(const Group group, measure(unit));
             Measured& mode = report_.modes[static_cast<size_t>(unit.mode)];
             mode.elapsed_us += group.elapsed_us;
@@ -139,12 +165,13 @@ class LaunchBench {
         }
         std::fprintf(
             stderr,
-            "block %d of %d: product %s ms as the caller sees it, B %s, bare %s; load %s\n",
+            "block %d of %d: product %s ms as the caller sees it, B %s, bare %s%s; load %s\n",
             round + 1,
             report_.options.rounds,
             ms_text(p50[0]).c_str(),
             ms_text(p50[1]).c_str(),
             ms_text(p50[2]).c_str(),
+            report_.options.warm ? (", warm " + ms_text(p50[3])).c_str() : "",
             load_average().c_str());
     }
 
@@ -168,6 +195,20 @@ class LaunchBench {
                 }
             }
         }
+        for (auto& block : report_.modes[static_cast<size_t>(Mode::warm)].blocks) {
+            for (Sample& sample : block) {
+                const auto found = by_run.find(sample.run);
+                if (found == by_run.end()) {
+                    return fail(Code::missing, "the launch log has no line of " + sample.run);
+                }
+                const std::vector<int64_t>& at = found->second.at;
+                if (at[kPrepared] != 0) {
+                    return fail(Code::invalid, sample.run + " didn't come from a warm seat");
+                }
+                sample.claim_us = at.back();
+                sample.given_us = at.back() - at[kBound];
+            }
+        }
         return {};
     }
 
@@ -182,8 +223,10 @@ class LaunchBench {
 }  // namespace
 
 Result<void> bench_launch(const Options& options, Waiter& waiter) {
-    const int seats = options.live + LaunchBench::group_size(options);
-    MOSAIC_TRY_ASSIGN(Scratch scratch, Scratch::make(options.scratch, seats));
+    const int group = LaunchBench::group_size(options);
+    const int warm = options.warm ? group : 0;
+    MOSAIC_TRY_ASSIGN(Scratch scratch,
+                      Scratch::make(options.scratch, options.live + group + warm, warm));
     if (options.keep) {
         scratch.keep();
         std::fprintf(stderr, "scratch directory: %s\n", scratch.root().c_str());

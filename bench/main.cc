@@ -89,11 +89,12 @@ int run(int argc, char** argv) {
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
     launch->add_option("--live", options.live, "sessions that run beside the measurements")
-        ->check(CLI::Range(0, kSessionsMax - 4 * 64))
+        ->check(CLI::Range(0, kSessionsMax - 2 * 4 * 64))
         ->capture_default_str();
     launch->add_option("--rounds", options.rounds, "blocks to divide the measurements into")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
+    launch->add_flag("--warm", options.warm, "launches of seats that are kept warm, too");
     launch->add_option("--seed", options.seed, "of the shuffle; 0: a new one");
     add_common(*launch, options);
     CLI::App* levels = app.add_subcommand("levels", "what each level of protection costs a launch");

@@ -11,6 +11,7 @@ struct Options {
     int live = 0;         // sessions that run beside the measurements
     int rounds = 10;      // blocks that the measurements are divided into
     uint64_t seed = 0;    // of the shuffle; 0: a new one each time
+    bool warm = false;    // launches of seats that are kept warm, too
     bool json = false;    // the report as one JSON object instead of tables
     bool keep = false;    // leaves the scratch directory
     std::string scratch;  // where it is made

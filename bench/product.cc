@@ -1,5 +1,6 @@
 #include "bench/product.h"
 
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -7,9 +8,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <variant>
 
 #include "base/instant.h"
+#include "bench/sessions.h"
 #include "process/files.h"
 #include "wire/limits.h"
 
@@ -116,6 +119,37 @@ Result<void> Product::stop(int first, int count) {
         MOSAIC_TRY(receive("stop"));
     }
     return {};
+}
+
+Result<void> Product::wait_warm(int first, int count) {
+    const UniqueFd changes(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    const std::string directory = scratch_.data() + "/bus-host";
+    if (!changes.valid() ||
+        ::inotify_add_watch(changes.get(), directory.c_str(), IN_MOVED_TO) < 0) {
+        return fail_sys(errno, directory);
+    }
+    const Instant deadline = monotonic_now() + kReplyTakes;
+    while (true) {
+        MOSAIC_TRY_ASSIGN(const std::vector<Session> sessions, read_sessions(scratch_));
+        std::set<std::string> warm;
+        for (const Session& session : sessions) {
+            if (session.warm) {
+                warm.insert(session.instance);
+            }
+        }
+        int missing = 0;
+        for (int i = first; i < first + count; ++i) {
+            missing += warm.contains(seat_name(i)) ? 0 : 1;
+        }
+        if (missing == 0) {
+            return {};
+        }
+        std::vector<pollfd> polls = {{changes.get(), POLLIN, 0}};
+        MOSAIC_TRY(waiter_.wait(polls, deadline, "a warm seat"));
+        std::array<char, 4096> events{};
+        while (::read(changes.get(), events.data(), events.size()) > 0) {
+        }
+    }
 }
 
 const std::vector<std::string>& Product::stage_names() {

@@ -26,6 +26,8 @@ class Product {
     [[nodiscard]] Result<Group> launch(int first, int count, int in_flight);
     // Stops them again and waits until nothing of them is left.
     [[nodiscard]] Result<void> stop(int first, int count);
+    // Waits until each of them has a warm seat.
+    [[nodiscard]] Result<void> wait_warm(int first, int count);
 
     // Microseconds from the request to the end of each stage.
     struct Stages {

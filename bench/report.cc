@@ -2,43 +2,59 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "bench/statistics.h"
 
 namespace mosaic::bench {
 namespace {
 
+// From where to where a row measures.
+using Clock = int64_t Sample::*;
+
 struct Row {
     const char* name;  // for people
     const char* key;   // in JSON
     Mode mode;
-    bool wall;  // the caller's clock instead of the claim's
+    Clock clock;
 };
 
-constexpr std::array<Row, 4> kRows = {{
-    {"product", "product", Mode::product, false},
-    {"product, as the caller sees it", "productWall", Mode::product, true},
-    {"B: bwrap alone", "bwrap", Mode::bwrap, false},
-    {"bare: the runner, no sandbox", "bare", Mode::bare, false},
+constexpr std::array<Row, 7> kAllRows = {{
+    {"product", "product", Mode::product, &Sample::claim_us},
+    {"product, as the caller sees it", "productWall", Mode::product, &Sample::wall_us},
+    {"warm seat", "warm", Mode::warm, &Sample::claim_us},
+    {"warm seat, from its capability", "warmGiven", Mode::warm, &Sample::given_us},
+    {"warm seat, as the caller sees it", "warmWall", Mode::warm, &Sample::wall_us},
+    {"B: bwrap alone", "bwrap", Mode::bwrap, &Sample::claim_us},
+    {"bare: the runner, no sandbox", "bare", Mode::bare, &Sample::claim_us},
 }};
+
+// Those of the modes that were measured.
+std::vector<Row> rows_of(const LaunchReport& report) {
+    std::vector<Row> out;
+    std::copy_if(kAllRows.begin(), kAllRows.end(), std::back_inserter(out), [&](const Row& row) {
+        return row.mode != Mode::warm || report.options.warm;
+    });
+    return out;
+}
 
 const Measured& of(const LaunchReport& report, Mode mode) {
     return report.modes[static_cast<size_t>(mode)];
 }
 
-std::vector<int64_t> times(const std::vector<Sample>& samples, bool wall) {
+std::vector<int64_t> times(const std::vector<Sample>& samples, Clock clock) {
     std::vector<int64_t> out;
     out.reserve(samples.size());
     for (const Sample& sample : samples) {
-        out.push_back(wall ? sample.wall_us : sample.claim_us);
+        out.push_back(sample.*clock);
     }
     return out;
 }
 
-std::vector<int64_t> all_times(const Measured& measured, bool wall) {
+std::vector<int64_t> all_times(const Measured& measured, Clock clock) {
     std::vector<int64_t> out;
     for (const std::vector<Sample>& block : measured.blocks) {
-        const std::vector<int64_t> some = times(block, wall);
+        const std::vector<int64_t> some = times(block, clock);
         out.insert(out.end(), some.begin(), some.end());
     }
     return out;
@@ -58,7 +74,7 @@ double rate(const Measured& measured) {
 std::vector<int64_t> block_medians(const Measured& measured) {
     std::vector<int64_t> out;
     for (const std::vector<Sample>& block : measured.blocks) {
-        out.push_back(percentile(times(block, false), 50));
+        out.push_back(percentile(times(block, &Sample::claim_us), 50));
     }
     return out;
 }
@@ -89,7 +105,7 @@ T most(const std::vector<T>& values) {
 }
 
 void print_modes(const LaunchReport& report) {
-    std::printf("\n%-31s %5s %8s %8s %8s %8s %7s %7s %7s\n",
+    std::printf("\n%-33s %5s %8s %8s %8s %8s %7s %7s %7s\n",
                 "launch to claim, ms",
                 "n",
                 "p10",
@@ -99,11 +115,11 @@ void print_modes(const LaunchReport& report) {
                 "per s",
                 "p50/B",
                 "p99/B");
-    const Summary base = summarize(all_times(of(report, Mode::bwrap), false));
-    for (const Row& row : kRows) {
+    const Summary base = summarize(all_times(of(report, Mode::bwrap), &Sample::claim_us));
+    for (const Row& row : rows_of(report)) {
         const Measured& measured = of(report, row.mode);
-        const Summary s = summarize(all_times(measured, row.wall));
-        std::printf("%-31s %5lld %8s %8s %8s %8s %7.1f %7.2f %7.2f\n",
+        const Summary s = summarize(all_times(measured, row.clock));
+        std::printf("%-33s %5lld %8s %8s %8s %8s %7.1f %7.2f %7.2f\n",
                     row.name,
                     static_cast<long long>(s.count),
                     ms_text(s.p10).c_str(),
@@ -117,7 +133,7 @@ void print_modes(const LaunchReport& report) {
 }
 
 void print_stages(const LaunchReport& report) {
-    std::printf("\n%-31s %5s %8s %8s %8s %8s\n",
+    std::printf("\n%-33s %5s %8s %8s %8s %8s\n",
                 "where the product's goes, ms",
                 "",
                 "p10",
@@ -126,7 +142,7 @@ void print_stages(const LaunchReport& report) {
                 "p99");
     for (const StageTimes& stage : report.stages) {
         const Summary s = summarize(stage.us);
-        std::printf("  %-29s %5s %8s %8s %8s %8s\n",
+        std::printf("  %-31s %5s %8s %8s %8s %8s\n",
                     stage.name.c_str(),
                     "",
                     ms_text(s.p10).c_str(),
@@ -174,6 +190,7 @@ json::Value options_value(const Options& options) {
     out.set("inFlight", options.in_flight);
     out.set("live", options.live);
     out.set("rounds", options.rounds);
+    out.set("warm", options.warm);
     return out;
 }
 
@@ -192,10 +209,10 @@ void print_launch_json(const LaunchReport& report) {
     out.set("options", options_value(report.options));
     out.set("group", report.group);
     json::Value modes;
-    const Summary base = summarize(all_times(of(report, Mode::bwrap), false));
-    for (const Row& row : kRows) {
+    const Summary base = summarize(all_times(of(report, Mode::bwrap), &Sample::claim_us));
+    for (const Row& row : rows_of(report)) {
         const Measured& measured = of(report, row.mode);
-        const Summary s = summarize(all_times(measured, row.wall));
+        const Summary s = summarize(all_times(measured, row.clock));
         json::Value value = summary_value(s);
         value.set("perSecond", rate(measured));
         value.set("p50ToB", ratio(s.p50, base.p50));

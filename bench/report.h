@@ -15,8 +15,9 @@ enum class Mode {
     product,
     bwrap,  // B
     bare,
+    warm,  // the product, with a seat that is warm; only when asked for
 };
-constexpr size_t kModes = 3;
+constexpr size_t kModes = 4;
 
 // All that was measured of one mode.
 struct Measured {

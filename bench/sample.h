@@ -11,6 +11,7 @@ struct Sample {
     std::string run;
     int64_t claim_us = 0;  // to the claim; of the product filled in from its launch log
     int64_t wall_us = 0;   // as the caller sees it
+    int64_t given_us = 0;  // of a warm seat: to the claim from where its capability is written
 };
 
 // Launches of one mode made together, so many in flight at once; the sessions stay until all of the

@@ -94,7 +94,7 @@ Result<void> make_directories(const std::string& path) {
     return {};
 }
 
-Result<Scratch> Scratch::make(const std::string& base, int seats) {
+Result<Scratch> Scratch::make(const std::string& base, int seats, int warm) {
     MOSAIC_TRY(make_directories(base));
     MOSAIC_TRY_ASSIGN(const std::string real, process::real_path(base));
     if ((real + "/").starts_with("/tmp/")) {
@@ -106,11 +106,11 @@ Result<Scratch> Scratch::make(const std::string& base, int seats) {
     }
     Scratch out(pattern);
     spread_below(pattern);
-    MOSAIC_TRY(out.fill(seats));
+    MOSAIC_TRY(out.fill(seats, warm));
     return out;
 }
 
-Result<void> Scratch::fill(int seats) const {
+Result<void> Scratch::fill(int seats, int warm) const {
     for (const char* directory : {"/home", "/config/roles", "/config/businesses"}) {
         MOSAIC_TRY(make_directories(root_ + directory));
     }
@@ -123,7 +123,11 @@ Result<void> Scratch::fill(int seats) const {
     for (int i = 0; i < seats; ++i) {
         const std::string name = seat_name(i);
         MOSAIC_TRY(make_directories(root_ + "/ws/" + name));
-        roles.set(name, role(root_ + "/ws/" + name));
+        json::Value one = role(root_ + "/ws/" + name);
+        if (i >= seats - warm) {
+            one.set("warm", 1);
+        }
+        roles.set(name, std::move(one));
         instances.emplace_back(name);
     }
     const json::Value business = object({

@@ -11,11 +11,12 @@ constexpr const char* kBusiness = "bench";
 // A business of its own in a directory of its own, removed with everything in it at the end:
 //   config/{system.json,businesses/bench.json,roles/worker.md}  ws/<instance>/  dataXXXXXX/
 //   host.log plainXXXXXX/   what the baselines use instead of the data root (baseline.h)
-// The business has `seats` instances s0, s1, ... on the script module, all launched by the human.
+// The business has `seats` instances s0, s1, ... on the script module, all launched by the human;
+// the last `warm` of them have one warm seat each.
 class Scratch {
   public:
     // Below `base`, which must not lie under /tmp.
-    [[nodiscard]] static Result<Scratch> make(const std::string& base, int seats);
+    [[nodiscard]] static Result<Scratch> make(const std::string& base, int seats, int warm = 0);
     Scratch(Scratch&& other) noexcept;
     Scratch& operator=(Scratch&&) = delete;
     Scratch(const Scratch&) = delete;
@@ -44,7 +45,7 @@ class Scratch {
   private:
     explicit Scratch(std::string root) : root_(std::move(root)) {}
 
-    [[nodiscard]] Result<void> fill(int seats) const;
+    [[nodiscard]] Result<void> fill(int seats, int warm) const;
 
     // What mkdtemp made the name unique with.
     [[nodiscard]] std::string mark() const { return root_.substr(root_.size() - 6); }

@@ -11,18 +11,24 @@ constexpr uint64_t kFileBytesMax = uint64_t{16} * 1024 * 1024;
 
 Result<Session> session_of(const json::Value& entry, const std::string& where) {
     const json::Value* run = entry.find("run");
+    const json::Value* instance = entry.find("instance");
+    const json::Value* warm = entry.find("warm");
     const json::Value* directory = entry.find("runDir");
     const json::Value* outer = entry.find("pid");
     const json::Value* runner = entry.find("runnerPid");
     const bool whole = run != nullptr && run->string() != nullptr && directory != nullptr &&
-                       directory->string() != nullptr && outer != nullptr &&
+                       directory->string() != nullptr && instance != nullptr &&
+                       instance->string() != nullptr && outer != nullptr &&
                        outer->integer() != nullptr && runner != nullptr &&
                        runner->integer() != nullptr;
     if (!whole) {
-        return fail(Code::invalid, where + ": an entry without run, runDir, pid and runnerPid");
+        return fail(Code::invalid,
+                    where + ": an entry without run, runDir, instance, pid and runnerPid");
     }
     return Session{*run->string(),
                    *directory->string(),
+                   *instance->string(),
+                   warm != nullptr && *warm == json::Value(true),
                    static_cast<pid_t>(*outer->integer()),
                    static_cast<pid_t>(*runner->integer())};
 }

@@ -14,6 +14,8 @@ namespace mosaic::bench {
 struct Session {
     std::string run;
     std::string run_dir;
+    std::string instance;
+    bool warm = false;
     pid_t outer = 0;   // bwrap
     pid_t runner = 0;  // mosaic-runner
 };

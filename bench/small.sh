@@ -25,6 +25,8 @@ holds() {
 report=$("$bench" launch --launches 3 --in-flight 2 --live 1 --rounds 1 --json) || exit
 holds "$report" '"kernel":' '"bwrap":"bubblewrap' '"product":{"n":3,' '"bwrap":{"n":3,' '"bare":{"n":3,' \
     '"claimed":{"n":3,' '"p50ToB":'
+report=$("$bench" launch --launches 3 --in-flight 2 --warm --rounds 1 --json) || exit
+holds "$report" '"warm":{"n":3,' '"warmGiven":{"n":3,' '"warmWall":{"n":3,'
 report=$("$bench" launch --launches 2) || exit
 holds "$report" 'product, as the caller sees it' 'B: bwrap alone' 'persisted' 'noise: over 2 blocks'
 report=$("$bench" levels --launches 2 --json) || exit

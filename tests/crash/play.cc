@@ -303,6 +303,7 @@ void Play::look_around() {
     request("routes", json::Object{});
     request("reload", json::Object{});
     request("metrics", json::Object{});
+    request("decisions", json::Object{});
     request("events", object({{"since", 0}, {"follow", false}}));
     request("task.list", json::Object{});
 }

@@ -138,6 +138,7 @@ TEST_CASE("a killed runner and a killed bwrap both end the run as killed") {
         CAPTURE(name);
         Running running(world, master);
         const pid_t runner = runner_pid(running.entry());
+        running.puppet.let_outlive();
         ::kill(outer_pid(running.entry()), number);
         check_end(world, running.puppet.run(), "killed", 0, name);
         CHECK(wait_gone(runner));

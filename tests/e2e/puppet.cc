@@ -128,6 +128,10 @@ void Puppet::make_deaf() {
     REQUIRE(command("deaf") == "deaf");
 }
 
+void Puppet::let_outlive() {
+    REQUIRE(command("outlive") == "outlive");
+}
+
 std::string Puppet::environment() {
     return command("environment");
 }

@@ -49,6 +49,8 @@ class Puppet {
     LineStream claim(const std::string& capability);
     void exit(int code);
     void make_deaf();
+    // It doesn't die with its outer process by itself: whoever ends it then is the host.
+    void let_outlive();
     std::string environment();
 
   private:

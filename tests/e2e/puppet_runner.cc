@@ -8,6 +8,7 @@
 //                       descriptor: to the peer it stays a connection of this process
 //   exit N              exits so, without an answer, and says so on standard error
 //   deaf                ignores SIGTERM from now on
+//   outlive             doesn't die with the outer process by itself any more
 //   environment         its environment, one line
 //
 // It answers "hello <run>" first. When <workspace>/puppet.mode exists, its text decides before
@@ -117,6 +118,9 @@ int obey(int control, const std::string& command, char** environment) {
     } else if (command == "deaf") {
         ::signal(SIGTERM, SIG_IGN);
         answer(control, "deaf");
+    } else if (command == "outlive") {
+        ::prctl(PR_SET_PDEATHSIG, 0);
+        answer(control, "outlive");
     } else if (command == "environment") {
         std::string all;
         for (char** variable = environment; *variable != nullptr; ++variable) {

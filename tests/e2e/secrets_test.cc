@@ -8,8 +8,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include "e2e/puppet.h"
@@ -165,4 +168,33 @@ TEST_CASE("text for people shows control characters and reordering as escapes") 
     CHECK(!contains(finished.out, "\x07"));
     CHECK(!contains(finished.out, "\xE2\x80\xAE"));
     CHECK_CONTAINS(finished.out, "\\u");
+}
+
+TEST_CASE("each session has a session keyring of its own") {
+    // keyctl(2) is refused inside, so it is looked at from here: /proc/keys lists the keyrings of
+    // this user, proc_keys(5).
+    const auto keyrings = [] {
+        std::istringstream lines(read_text("/proc/keys"));
+        std::set<std::string> found;
+        for (std::string line; std::getline(lines, line);) {
+            if (line.find("_ses") != std::string::npos) {
+                found.insert(line.substr(0, line.find(' ')));
+            }
+        }
+        return found;
+    };
+    if (!exists("/proc/keys")) {
+        std::printf("left out: this kernel has no keys\n");
+        return;
+    }
+    World world;
+    world.start();
+    const std::set<std::string> before = keyrings();
+    world.launch("coder");
+    world.launch("reviewer");
+    size_t fresh = 0;
+    for (const std::string& one : keyrings()) {
+        fresh += before.contains(one) ? size_t{0} : size_t{1};
+    }
+    CHECK(fresh >= 2);
 }

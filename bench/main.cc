@@ -1,4 +1,5 @@
-// mosaic-bench: launch-to-claim of the real host against baselines, and the memory of its sessions.
+// mosaic-bench: launch-to-claim of the real host against baselines, the memory of its sessions, and
+// what one session's flood does to another.
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -11,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "bench/fairness_bench.h"
+#include "bench/flooder.h"
 #include "bench/launch_bench.h"
 #include "bench/levels_bench.h"
 #include "bench/machine.h"
@@ -115,10 +118,30 @@ int run(int argc, char** argv) {
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     add_common(*memory, options);
+    CLI::App* fairness =
+        app.add_subcommand("fairness", "a session's claim and message beside one that floods");
+    fairness
+        ->add_option("--sessions", options.sessions, "that claim, quiet and beside the flood each")
+        ->check(CLI::Range(1, 100'000))
+        ->capture_default_str();
+    fairness->add_option("--messages", options.messages, "of each session")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    int fairness_rounds = 10;
+    fairness->add_option("--rounds", fairness_rounds, "blocks to divide the measurements into")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    add_common(*fairness, options);
+    CLI::App* flooding = app.add_subcommand(kFlood, "")->group("");
+    std::string bus;
+    flooding->add_option("bus", bus)->required();
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? kFine : kUsage;
+    }
+    if (flooding->parsed()) {
+        return flood(bus);
     }
     ::umask(077);
     if (const std::string why = why_not_here(); !why.empty()) {
@@ -129,6 +152,7 @@ int run(int argc, char** argv) {
         std::fprintf(stderr, "mosaic-bench: no mosaic-runner below %s\n", options.prefix.c_str());
         return kFailed;
     }
+    options.broker = options.prefix + "/bin/mosaic-broker";
     raise_limits();
     auto waiter = Waiter::make();
     Result<void> done;
@@ -140,9 +164,12 @@ int run(int argc, char** argv) {
     } else if (levels->parsed()) {
         options.rounds = std::min(options.rounds, options.launches);
         done = bench_levels(options, *waiter);
-    } else {
+    } else if (memory->parsed()) {
         options.rounds = memory_rounds;
         done = bench_memory(options, *waiter);
+    } else {
+        options.rounds = std::min(fairness_rounds, options.sessions);
+        done = bench_fairness(options, *waiter);
     }
     if (!done) {
         std::fprintf(stderr, "mosaic-bench: %s\n", done.error().text.c_str());

@@ -10,6 +10,8 @@ struct Options {
     int in_flight = 1;    // launches under way at once
     int live = 0;         // sessions that run beside the measurements
     int rounds = 10;      // blocks that the measurements are divided into
+    int sessions = 200;   // that claim, of each kind
+    int messages = 5;     // of each session
     uint64_t seed = 0;    // of the shuffle; 0: a new one each time
     bool warm = false;    // launches of seats that are kept warm, too
     bool json = false;    // the report as one JSON object instead of tables
@@ -17,6 +19,7 @@ struct Options {
     std::string scratch;  // where it is made
     std::string prefix;   // of the product: <prefix>/bin/mosaic-host
     std::string runner;   // found below the prefix
+    std::string broker;   // the same
 };
 
 }  // namespace mosaic::bench

@@ -271,6 +271,51 @@ void print_memory_json(const MemoryReport& report) {
     std::printf("%s\n", json::dump(out).c_str());
 }
 
+struct FairnessRow {
+    const char* name;
+    const char* key;
+    Summary quiet;
+    Summary flooded;
+};
+
+std::array<FairnessRow, 2> fairness_rows(const FairnessReport& report) {
+    return {
+        {{"claim", "claim", summarize(report.quiet.claim_us), summarize(report.flooded.claim_us)},
+         {"message",
+          "message",
+          summarize(report.quiet.message_us),
+          summarize(report.flooded.message_us)}}};
+}
+
+double flood_rate(const FairnessReport& report) {
+    return report.flood_us == 0 ? 0.0
+                                : 1e6 * static_cast<double>(report.flood_answers) /
+                                      static_cast<double>(report.flood_us);
+}
+
+void print_fairness_json(const FairnessReport& report) {
+    json::Value out;
+    out.set("machine", report.machine);
+    json::Value options;
+    options.set("sessions", report.options.sessions);
+    options.set("messages", report.options.messages);
+    options.set("rounds", report.options.rounds);
+    out.set("options", std::move(options));
+    json::Value rows;
+    for (const FairnessRow& row : fairness_rows(report)) {
+        json::Value value;
+        value.set("quiet", summary_value(row.quiet));
+        value.set("flooded", summary_value(row.flooded));
+        value.set("p50Ratio", ratio(row.flooded.p50, row.quiet.p50));
+        value.set("p99Ratio", ratio(row.flooded.p99, row.quiet.p99));
+        rows.set(row.key, std::move(value));
+    }
+    out.set("microseconds", std::move(rows));
+    out.set("floodPerSecond", flood_rate(report));
+    out.set("loadAfter", report.load_after);
+    std::printf("%s\n", json::dump(out).c_str());
+}
+
 }  // namespace
 
 void print_machine(const json::Value& machine) {
@@ -339,6 +384,39 @@ void print_memory_report(const MemoryReport& report) {
                 report.options.live,
                 static_cast<long long>(report.host_resident),
                 static_cast<long long>(report.broker_resident),
+                report.load_after.c_str());
+}
+
+void print_fairness_report(const FairnessReport& report) {
+    if (report.options.json) {
+        print_fairness_json(report);
+        return;
+    }
+    print_machine(report.machine);
+    std::printf(
+        "\n%-20s %6s %8s %8s %8s %8s\n", "at the broker, ms", "n", "p10", "p50", "p90", "p99");
+    for (const FairnessRow& row : fairness_rows(report)) {
+        for (const bool flooded : {false, true}) {
+            const Summary& s = flooded ? row.flooded : row.quiet;
+            const std::string name = std::string(row.name) + (flooded ? ", beside a flood" : "");
+            std::printf("%-20s %6lld %8s %8s %8s %8s\n",
+                        name.c_str(),
+                        static_cast<long long>(s.count),
+                        ms_text(s.p10).c_str(),
+                        ms_text(s.p50).c_str(),
+                        ms_text(s.p90).c_str(),
+                        ms_text(s.p99).c_str());
+        }
+        std::printf("%-20s %6s %8s %8.2f %8s %8.2f\n",
+                    "  flooded to quiet",
+                    "",
+                    "",
+                    ratio(row.flooded.p50, row.quiet.p50),
+                    "",
+                    ratio(row.flooded.p99, row.quiet.p99));
+    }
+    std::printf("\nthe flood had %.0f answers a second; load after the run: %s\n",
+                flood_rate(report),
                 report.load_after.c_str());
 }
 

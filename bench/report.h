@@ -68,6 +68,24 @@ void print_memory_report(const MemoryReport& report);
 // The machine's facts, a line each.
 void print_machine(const json::Value& machine);
 
+// What one session's requests took at the broker, from the frame written to its reply read.
+struct FairnessTimes {
+    std::vector<int64_t> claim_us;
+    std::vector<int64_t> message_us;  // message.send
+};
+
+struct FairnessReport {
+    json::Value machine;
+    Options options;
+    std::string load_after;
+    FairnessTimes quiet;
+    FairnessTimes flooded;      // beside a session that floods the broker
+    int64_t flood_answers = 0;  // requests of the flood that were answered
+    int64_t flood_us = 0;       // while it flooded
+};
+
+void print_fairness_report(const FairnessReport& report);
+
 // Milliseconds with as many decimals as they are worth.
 [[nodiscard]] std::string ms_text(int64_t us);
 

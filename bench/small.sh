@@ -33,6 +33,10 @@ report=$("$bench" levels --launches 2 --json) || exit
 holds "$report" '"everything":{"n":2,' '"seccomp":{"n":2,' '"hardening":{"n":2,'
 report=$("$bench" memory --live 2 --rounds 1 --json) || exit
 holds "$report" '"availableDrop":' '"hostResident":'
+report=$("$bench" fairness --sessions 4 --messages 2 --rounds 2 --json) || exit
+holds "$report" '"claim":{"quiet":{"n":4,' '"message":{"quiet":{"n":8,' '"p99Ratio":' '"floodPerSecond":'
+report=$("$bench" fairness --sessions 2 --messages 1) || exit
+holds "$report" 'message, beside a flood' 'flooded to quiet'
 
 # An interrupted run ends its host and takes its scratch directory away.
 scratch=$(mktemp -d /var/tmp/mosaic-bench-small.XXXXXX)

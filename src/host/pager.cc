@@ -62,6 +62,7 @@ void Pager::start() {
     process::SpawnSpec spec;
     spec.argv = settings_.system.notify;
     spec.path = spec.argv.front();
+    program_ = spec.path;
     spec.argv.push_back(page_text(settings_.business.id, need));
     for (const char* name : kPassed) {
         if (const auto found = settings_.env.find(name); found != settings_.env.end()) {
@@ -82,10 +83,10 @@ bool Pager::settle(const ChildResult& result) {
     job_ = 0;
     if (!stopping_ && (!result.started || result.timed_out || result.exit.signal != 0 ||
                        result.exit.exit_code != 0)) {
-        log_line("notify: " + settings_.system.notify.front() + " failed: " +
-                 (result.timed_out          ? "it ran for more than 30 s"
+        log_line("notify: " + program_ + " failed: " +
+                 (!result.started           ? errno_text(result.sys)
+                  : result.timed_out        ? "it ran for more than 30 s"
                   : result.exit.signal != 0 ? "signal " + std::to_string(result.exit.signal)
-                  : !result.started         ? errno_text(result.sys)
                   : result.output.empty()   ? "exit code " + std::to_string(result.exit.exit_code)
                                             : result.output));
     }

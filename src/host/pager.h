@@ -38,6 +38,7 @@ class Pager {
     std::deque<wire::NeedArgs> waiting_;
     std::deque<std::string> told_;  // ids, the oldest first
     uint64_t job_ = 0;
+    std::string program_;  // that it runs; the settings may name another by its end
     bool stopping_ = false;
 };
 

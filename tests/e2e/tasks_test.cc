@@ -2,6 +2,7 @@
 // the MCP server and the gate, each called by a turn's shell.
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -98,6 +99,33 @@ TEST_CASE("the program of notify is told once of each thing that needs the human
     // Nothing else of the host's environment.
     CHECK(!contains(read_text(told + ".env"), "MOSAIC_CONFIG"));
     CHECK(text.find("decision d1", text.find("decision d1") + 1) == std::string::npos);
+    world.stop();
+}
+
+TEST_CASE("a program of notify may fail after the configuration names none any more") {
+    World world;
+    allow_work(world);
+    const std::string program = world.root + "/page.sh";
+    const std::string go = world.root + "/go";
+    // Opening a FIFO waits for whoever opens its other end.
+    REQUIRE(::mkfifo(go.c_str(), 0600) == 0);
+    write_text(program,
+               "#!/bin/sh\n: > " + world.root + "/began\nread line < " + go + "\nexit 7\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    world.system.set("notify", json::Array{json::Value(program)});
+    world.start();
+    world.launch("coder");
+    CHECK(trim(world.ask("coder", tool("decision_request", R"({"question":"shall I?"})"))) ==
+          R"({"id":"d1"})");
+    REQUIRE(wait_for_change({world.root}, [&] { return exists(world.root + "/began"); }));
+    world.system.set("notify", json::Array{});
+    world.write_config();
+    CHECK(world.mosaic({"reload"}).exit.code == 0);
+    write_text(go, "now\n");
+    REQUIRE(wait_for_change({world.root}, [&] {
+        return contains(world.host_log(), program + " failed: exit code 7");
+    }));
+    CHECK(trim(world.ask("coder", "echo alive")) == "alive");
     world.stop();
 }
 

@@ -174,6 +174,7 @@ void RunDirectories::start() {
         under_way_.push_back(std::move(work_.front()));
         work_.pop_front();
     }
+    due_ = !work_.empty();  // what comes from now on gathers again
     spec.env = {"LANG=C.UTF-8"};
     spec.descriptors = {{runs_, 3}};
     job_ = children_.run(std::move(spec), {}, kRemovalTakes);

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <utility>
 #include <variant>
 
 #include "base/instant.h"
@@ -169,6 +170,13 @@ Result<void> copy_run(const std::string& from, const std::string& to, const Rena
     return {};
 }
 
+std::string capability_line() {
+    wire::CapabilityLine line;
+    line.cap = std::string(64, 'a');
+    line.launched_by = "jordan";
+    return wire::encode(line);
+}
+
 std::string run_of_slot(int index) {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "r%012x", static_cast<unsigned>(index));
@@ -289,10 +297,7 @@ Result<void> Baseline::start(Slot& slot, process::SpawnSpec spec) {
     }
     const UniqueFd read_end(ends[0]);
     slot.input.reset(ends[1]);
-    wire::CapabilityLine line;
-    line.cap = std::string(64, 'a');
-    line.launched_by = "jordan";
-    const std::string text = wire::encode(line);
+    const std::string text = capability_line();
     if (::write(slot.input.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
         return fail_sys(errno, "the capability's pipe");
     }
@@ -305,6 +310,22 @@ Result<void> Baseline::start(Slot& slot, process::SpawnSpec spec) {
     return {};
 }
 
+Result<void> Baseline::use_node(const Scratch& scratch, const std::string& node) {
+    const std::string plain = scratch.plain();
+    MOSAIC_TRY_ASSIGN(
+        node_,
+        NodeLauncher::start(
+            {node, env_, workspace_, plain + "/runner.log", plain + "/sessions.json"}, waiter_));
+    return {};
+}
+
+Result<void> Baseline::ask_node(Slot& slot) {
+    slot.claimed = false;
+    node_has_some_ = true;
+    slot.begin = monotonic_now();
+    return node_->launch(slot.run, slot.run_dir, slot.argv, capability_line());
+}
+
 Result<Group> Baseline::launch(Plain kind, int count, int in_flight) {
     Group out;
     int started = 0;
@@ -314,7 +335,7 @@ Result<Group> Baseline::launch(Plain kind, int count, int in_flight) {
         const int claimed = static_cast<int>(out.samples.size());
         if (started < count && started - claimed < in_flight) {
             Slot& slot = slots_[static_cast<size_t>(started)];
-            fine = start(slot, spec_of(slot, kind));
+            fine = kind == Plain::node ? ask_node(slot) : start(slot, spec_of(slot, kind));
             started += fine ? 1 : 0;
         } else {
             fine = take(started, out);
@@ -365,8 +386,9 @@ Result<void> Baseline::take(int started, Group& out) {
     }
     for (int i = 0; i < started; ++i) {
         const Slot& slot = slots_[static_cast<size_t>(i)];
-        polls.push_back({slot.claimed ? -1 : slot.child->pidfd(), POLLIN, 0});
+        polls.push_back({slot.claimed || !slot.child ? -1 : slot.child->pidfd(), POLLIN, 0});
     }
+    polls.push_back({node_has_some_ ? node_->output() : -1, POLLIN, 0});
     MOSAIC_TRY(waiter_.wait(polls, monotonic_now() + kClaimTakes, "a claim of a baseline"));
     const Instant now = monotonic_now();
     const size_t known = connections_.size();
@@ -375,7 +397,10 @@ Result<void> Baseline::take(int started, Group& out) {
             MOSAIC_TRY(take_lines(connections_[i], now, out));
         }
     }
-    for (size_t i = 1 + known; i < polls.size(); ++i) {
+    if (polls.back().revents != 0) {
+        return tl::unexpected<Error>(node_->problem());
+    }
+    for (size_t i = 1 + known; i + 1 < polls.size(); ++i) {
         if (polls[i].revents != 0) {
             return fail(Code::unavailable,
                         "a baseline's session ended before its claim; see its runner.log (--keep)");
@@ -425,14 +450,23 @@ Result<void> Baseline::take_lines(Connection& connection, Instant now, Group& ou
 // closes last.
 Result<void> Baseline::end_all(int started) {
     const Instant deadline = monotonic_now() + kEndTakes;
+    if (std::exchange(node_has_some_, false)) {
+        MOSAIC_TRY(node_->end_all());
+    }
     for (int i = 0; i < started; ++i) {
         const Slot& slot = slots_[static_cast<size_t>(i)];
+        if (!slot.child) {
+            continue;
+        }
         // The group first: before its claim a runner may not have armed that yet.
         ::kill(-slot.child->pid(), SIGKILL);
         ignore(process::signal_pidfd(slot.child->pidfd(), SIGKILL), "gone is what is wanted");
     }
     for (int i = 0; i < started; ++i) {
         Slot& slot = slots_[static_cast<size_t>(i)];
+        if (!slot.child) {
+            continue;
+        }
         std::vector<pollfd> polls = {{slot.child->pidfd(), POLLIN, 0}};
         MOSAIC_TRY(waiter_.wait(polls, deadline, "the end of a baseline's session"));
         MOSAIC_TRY(process::reap(slot.child->pidfd()));

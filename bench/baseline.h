@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "bench/node_launcher.h"
 #include "bench/sample.h"
 #include "bench/scratch.h"
 #include "bench/waiter.h"
@@ -18,6 +19,7 @@ namespace mosaic::bench {
 enum class Plain {
     bwrap,  // B: bwrap with the product's arguments
     bare,   // the runner alone, without a sandbox
+    node,   // B's arguments, launched by launcher.mjs; after use_node()
 };
 
 // What protects a session and costs its launch something before the runner begins.
@@ -65,6 +67,9 @@ class Baseline {
                                                const std::string& runner,
                                                int count_max);
 
+    // Starts the Node.js launcher with the program `node`.
+    [[nodiscard]] Result<void> use_node(const Scratch& scratch, const std::string& node);
+
     // `count` at most count_max. The sessions are dead and reaped when it returns.
     [[nodiscard]] Result<Group> launch(Plain kind, int count, int in_flight);
 
@@ -78,10 +83,10 @@ class Baseline {
     struct Slot {
         std::string run;
         std::string run_dir;
-        std::vector<std::string> argv;   // of B's bwrap
-        std::vector<std::string> whole;  // of the product's
-        std::optional<process::Spawned> child;
-        UniqueFd input;  // our end of its stdin
+        std::vector<std::string> argv;          // of B's bwrap
+        std::vector<std::string> whole;         // of the product's
+        std::optional<process::Spawned> child;  // not of the Node.js launcher's
+        UniqueFd input;                         // our end of its stdin
         Instant begin;
         bool claimed = false;
     };
@@ -96,6 +101,7 @@ class Baseline {
     [[nodiscard]] Result<void> add_slot(const Scratch& scratch, const Template& model, int index);
     [[nodiscard]] process::SpawnSpec spec_of(const Slot& slot, Plain kind) const;
     [[nodiscard]] Result<void> start(Slot& slot, process::SpawnSpec spec);
+    [[nodiscard]] Result<void> ask_node(Slot& slot);
     // Waits for whatever comes next; takes at most one claim of each connection.
     [[nodiscard]] Result<void> take(int started, Group& out);
     [[nodiscard]] Result<void> accept_all();
@@ -114,6 +120,8 @@ class Baseline {
     UniqueFd listener_;
     std::vector<Slot> slots_;
     std::vector<Connection> connections_;
+    std::unique_ptr<NodeLauncher> node_;
+    bool node_has_some_ = false;  // sessions that it is to end
 };
 
 }  // namespace mosaic::bench

@@ -34,6 +34,9 @@ std::vector<Mode> modes_of(const Options& options) {
     if (options.warm) {
         out.push_back(Mode::warm);
     }
+    if (!options.node.empty()) {
+        out.push_back(Mode::node);
+    }
     return out;
 }
 
@@ -71,6 +74,9 @@ class LaunchBench {
     Result<void> run() {
         const Options& options = report_.options;
         report_.machine = machine_facts(scratch_.root());
+        if (!options.node.empty()) {
+            report_.machine.set("node", node_version(options.node));
+        }
         MOSAIC_TRY(host_.start());
         MOSAIC_TRY(product_.connect());
         MOSAIC_TRY(prepare());
@@ -82,7 +88,7 @@ class LaunchBench {
         MOSAIC_TRY(host_.stop());
         MOSAIC_TRY(fill_in_stages());
         print_launch_report(report_);
-        return {};
+        return write_plot(options.svg, "launch.svg", launch_plot(report_));
     }
 
   private:
@@ -96,6 +102,9 @@ class LaunchBench {
                           Baseline::make(scratch_, waiter_, model, options.runner, report_.group));
         baseline_.emplace(std::move(baseline));
         report_.without_seccomp = baseline_->without_seccomp();
+        if (!options.node.empty()) {
+            MOSAIC_TRY(baseline_->use_node(scratch_, options.node));
+        }
         MOSAIC_TRY(product_.stop(options.live, 1));
         if (options.live > 0) {
             std::fprintf(stderr, "launching %d sessions to live beside\n", options.live);
@@ -133,6 +142,8 @@ class LaunchBench {
             }
             case Mode::bare:
                 return baseline_->launch(Plain::bare, unit.count, options.in_flight);
+            case Mode::node:
+                return baseline_->launch(Plain::node, unit.count, options.in_flight);
         }
         return fail(Code::invalid, "no such mode");
     }
@@ -165,13 +176,14 @@ class LaunchBench {
         }
         std::fprintf(
             stderr,
-            "block %d of %d: product %s ms as the caller sees it, B %s, bare %s%s; load %s\n",
+            "block %d of %d: product %s ms as the caller sees it, B %s, bare %s%s%s; load %s\n",
             round + 1,
             report_.options.rounds,
             ms_text(p50[0]).c_str(),
             ms_text(p50[1]).c_str(),
             ms_text(p50[2]).c_str(),
             report_.options.warm ? (", warm " + ms_text(p50[3])).c_str() : "",
+            report_.options.node.empty() ? "" : (", Node.js " + ms_text(p50[4])).c_str(),
             load_average().c_str());
     }
 

@@ -141,6 +141,11 @@ int64_t process_kib(pid_t pid, const std::string& name) {
     return leading_number(field(read_proc("/proc/" + std::to_string(pid) + "/status"), name));
 }
 
+std::string node_version(const std::string& node) {
+    const Finished said = run({node, "--version"});
+    return said.fine ? said.out : "";
+}
+
 json::Value machine_facts(const std::string& scratch_root) {
     utsname name{};
     ::uname(&name);

@@ -12,6 +12,9 @@ namespace mosaic::bench {
 // numbers, in the order to print.
 [[nodiscard]] json::Value machine_facts(const std::string& scratch_root);
 
+// What `node --version` prints, empty when that fails.
+[[nodiscard]] std::string node_version(const std::string& node);
+
 // The three load averages, as the kernel prints them.
 [[nodiscard]] std::string load_average();
 

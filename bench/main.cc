@@ -61,6 +61,16 @@ void raise_limits() {
     }
 }
 
+// Empty when there is none that runs.
+std::string find_node() {
+    for (const char* path : {"/usr/local/bin/node", "/usr/bin/node"}) {
+        if (::access(path, X_OK) == 0 && !node_version(path).empty()) {
+            return path;
+        }
+    }
+    return "";
+}
+
 int skip(const std::string& why) {
     const char* must = std::getenv("MOSAIC_MUST_WORK");
     const bool fails = must != nullptr && std::strcmp(must, "1") == 0;
@@ -98,6 +108,9 @@ int run(int argc, char** argv) {
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     launch->add_flag("--warm", options.warm, "launches of seats that are kept warm, too");
+    launch->add_flag(
+        "--node", options.with_node, "a launcher in Node.js, too, where there is node");
+    launch->add_option("--svg", options.svg, "a directory for the plot launch.svg");
     launch->add_option("--seed", options.seed, "of the shuffle; 0: a new one");
     add_common(*launch, options);
     CLI::App* levels = app.add_subcommand("levels", "what each level of protection costs a launch");
@@ -159,6 +172,10 @@ int run(int argc, char** argv) {
     if (!waiter) {
         done = tl::unexpected<Error>(waiter.error());
     } else if (launch->parsed()) {
+        options.node = options.with_node ? find_node() : "";
+        if (options.with_node && options.node.empty()) {
+            std::fprintf(stderr, "mosaic-bench: no node here: its launcher is left out\n");
+        }
         options.rounds = std::min(options.rounds, options.launches);
         done = bench_launch(options, *waiter);
     } else if (levels->parsed()) {

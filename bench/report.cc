@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iterator>
 
+#include "bench/scratch.h"
 #include "bench/statistics.h"
 
 namespace mosaic::bench {
@@ -19,7 +20,7 @@ struct Row {
     Clock clock;
 };
 
-constexpr std::array<Row, 7> kAllRows = {{
+constexpr std::array<Row, 8> kAllRows = {{
     {"product", "product", Mode::product, &Sample::claim_us},
     {"product, as the caller sees it", "productWall", Mode::product, &Sample::wall_us},
     {"warm seat", "warm", Mode::warm, &Sample::claim_us},
@@ -27,13 +28,15 @@ constexpr std::array<Row, 7> kAllRows = {{
     {"warm seat, as the caller sees it", "warmWall", Mode::warm, &Sample::wall_us},
     {"B: bwrap alone", "bwrap", Mode::bwrap, &Sample::claim_us},
     {"bare: the runner, no sandbox", "bare", Mode::bare, &Sample::claim_us},
+    {"Node.js launcher", "node", Mode::node, &Sample::claim_us},
 }};
 
 // Those of the modes that were measured.
 std::vector<Row> rows_of(const LaunchReport& report) {
     std::vector<Row> out;
     std::copy_if(kAllRows.begin(), kAllRows.end(), std::back_inserter(out), [&](const Row& row) {
-        return row.mode != Mode::warm || report.options.warm;
+        return (row.mode != Mode::warm || report.options.warm) &&
+               (row.mode != Mode::node || !report.options.node.empty());
     });
     return out;
 }
@@ -132,6 +135,37 @@ void print_modes(const LaunchReport& report) {
     }
 }
 
+// The product's against the Node.js launcher's.
+struct ToNode {
+    double p50 = 0;
+    double p99 = 0;
+    double wall_p50 = 0;  // the product's as the caller sees it
+};
+
+ToNode to_node(const LaunchReport& report) {
+    const Summary node = summarize(all_times(of(report, Mode::node), &Sample::claim_us));
+    const Summary ours = summarize(all_times(of(report, Mode::product), &Sample::claim_us));
+    const Summary wall = summarize(all_times(of(report, Mode::product), &Sample::wall_us));
+    return {ratio(ours.p50, node.p50), ratio(ours.p99, node.p99), ratio(wall.p50, node.p50)};
+}
+
+void print_to_node(const LaunchReport& report) {
+    if (!report.options.with_node) {
+        return;
+    }
+    if (report.options.node.empty()) {
+        std::printf("\nthere is no Node.js here: its launcher was left out\n");
+        return;
+    }
+    const ToNode to = to_node(report);
+    std::printf(
+        "\nthe product's time over the Node.js launcher's: p50 %.2f, p99 %.2f; p50 as the caller "
+        "sees it %.2f\n",
+        to.p50,
+        to.p99,
+        to.wall_p50);
+}
+
 void print_stages(const LaunchReport& report) {
     std::printf("\n%-33s %5s %8s %8s %8s %8s\n",
                 "where the product's goes, ms",
@@ -191,6 +225,7 @@ json::Value options_value(const Options& options) {
     out.set("live", options.live);
     out.set("rounds", options.rounds);
     out.set("warm", options.warm);
+    out.set("node", !options.node.empty());
     return out;
 }
 
@@ -220,6 +255,14 @@ void print_launch_json(const LaunchReport& report) {
         modes.set(row.key, std::move(value));
     }
     out.set("microseconds", std::move(modes));
+    if (!report.options.node.empty()) {
+        const ToNode to = to_node(report);
+        json::Value value;
+        value.set("p50", to.p50);
+        value.set("p99", to.p99);
+        value.set("wallP50", to.wall_p50);
+        out.set("productToNode", std::move(value));
+    }
     json::Value stages;
     for (const StageTimes& stage : report.stages) {
         stages.set(stage.name, summary_value(summarize(stage.us)));
@@ -334,6 +377,16 @@ std::string ms_text(int64_t us) {
     return text.data();
 }
 
+Result<void> write_plot(const std::string& directory, const std::string& name, const Plot& plot) {
+    if (directory.empty()) {
+        return {};
+    }
+    MOSAIC_TRY(make_directories(directory));
+    MOSAIC_TRY(write_file(directory + "/" + name, svg(plot)));
+    std::fprintf(stderr, "plot: %s/%s\n", directory.c_str(), name.c_str());
+    return {};
+}
+
 void print_launch_report(const LaunchReport& report) {
     if (report.options.json) {
         print_launch_json(report);
@@ -341,8 +394,28 @@ void print_launch_report(const LaunchReport& report) {
     }
     print_machine(report.machine);
     print_modes(report);
+    print_to_node(report);
     print_stages(report);
     print_spread(report);
+}
+
+Plot launch_plot(const LaunchReport& report) {
+    Plot out;
+    out.title = "Launch to claim";
+    out.note = std::to_string(report.options.launches) +
+               " launches of each, in flight: " + std::to_string(report.options.in_flight) +
+               ", live beside: " + std::to_string(report.options.live);
+    out.x_label = "milliseconds";
+    out.y_label = "part of the launches at or below";
+    out.y_max = 1;
+    for (const Row& row : rows_of(report)) {
+        const std::vector<int64_t> us = all_times(of(report, row.mode), row.clock);
+        const Summary s = summarize(us);
+        // Beyond it only a few of the slowest mode are left, which would press all else together.
+        out.x_max = std::max(out.x_max, 1.1 * static_cast<double>(s.p90) / 1000);
+        out.curves.push_back(distribution(std::string(row.name) + ": p50 " + ms_text(s.p50), us));
+    }
+    return out;
 }
 
 void print_memory_report(const MemoryReport& report) {

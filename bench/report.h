@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "bench/options.h"
+#include "bench/plot.h"
 #include "bench/sample.h"
 #include "wire/json.h"
 
@@ -16,8 +18,9 @@ enum class Mode {
     bwrap,  // B
     bare,
     warm,  // the product, with a seat that is warm; only when asked for
+    node,  // the launcher in Node.js; only when asked for
 };
-constexpr size_t kModes = 4;
+constexpr size_t kModes = 5;
 
 // All that was measured of one mode.
 struct Measured {
@@ -41,6 +44,9 @@ struct LaunchReport {
 };
 
 void print_launch_report(const LaunchReport& report);
+
+// The distribution of each mode's time to the claim.
+[[nodiscard]] Plot launch_plot(const LaunchReport& report);
 
 // One round of the memory measurement; KiB, live minus before.
 struct MemoryRound {
@@ -85,6 +91,12 @@ struct FairnessReport {
 };
 
 void print_fairness_report(const FairnessReport& report);
+
+// Writes the plot as `name` into the directory, which is made when it isn't there; nothing when
+// `directory` is empty.
+[[nodiscard]] Result<void> write_plot(const std::string& directory,
+                                      const std::string& name,
+                                      const Plot& plot);
 
 // Milliseconds with as many decimals as they are worth.
 [[nodiscard]] std::string ms_text(int64_t us);

@@ -27,6 +27,12 @@ holds "$report" '"kernel":' '"bwrap":"bubblewrap' '"product":{"n":3,' '"bwrap":{
     '"claimed":{"n":3,' '"p50ToB":'
 report=$("$bench" launch --launches 3 --in-flight 2 --warm --rounds 1 --json) || exit
 holds "$report" '"warm":{"n":3,' '"warmGiven":{"n":3,' '"warmWall":{"n":3,'
+if [ -x /usr/bin/node ] || [ -x /usr/local/bin/node ]; then
+    report=$("$bench" launch --launches 3 --in-flight 2 --node --rounds 1 --json) || exit
+    holds "$report" '"node":{"n":3,' '"productToNode":'
+else
+    echo "no node here: its launcher isn't tried"
+fi
 report=$("$bench" launch --launches 2) || exit
 holds "$report" 'product, as the caller sees it' 'B: bwrap alone' 'persisted' 'noise: over 2 blocks'
 report=$("$bench" levels --launches 2 --json) || exit
@@ -38,9 +44,13 @@ holds "$report" '"claim":{"quiet":{"n":4,' '"message":{"quiet":{"n":8,' '"p99Rat
 report=$("$bench" fairness --sessions 2 --messages 1) || exit
 holds "$report" 'message, beside a flood' 'flooded to quiet'
 
-# An interrupted run ends its host and takes its scratch directory away.
 scratch=$(mktemp -d /var/tmp/mosaic-bench-small.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
+"$bench" launch --launches 1 --svg "$scratch/plots" >/dev/null || exit
+holds "$(cat "$scratch/plots/launch.svg")" '<svg ' 'B: bwrap alone' '</svg>'
+rm -r "$scratch/plots"
+
+# An interrupted run ends its host and takes its scratch directory away.
 coproc "$bench" launch --launches 1000 --rounds 1000 --scratch "$scratch" 2>&1
 pid=$COPROC_PID
 read -r first <&"${COPROC[0]}"

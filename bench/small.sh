@@ -1,12 +1,14 @@
 #!/bin/bash
-# A run of each benchmark that is too small to tell anything but that it works:   small.sh MOSAIC_BENCH
+# A run of each benchmark that is too small to tell anything but that it works:
+#   small.sh MOSAIC_BENCH MOSAIC_BENCH_MICRO
 # Exits 77 (ctest's skip) with the reason where this machine can't run it.
 set -uo pipefail
 bench=$1
+micro=$2
 
 if [ "$(id -u)" -eq 0 ]; then
     user=$(getent passwd mosaic nobody | head -n 1 | cut -d: -f1)
-    exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "$0" "$bench"
+    exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "$0" "$bench" "$micro"
 fi
 cd / || exit 1
 
@@ -43,6 +45,13 @@ report=$("$bench" fairness --sessions 4 --messages 2 --rounds 2 --json) || exit
 holds "$report" '"claim":{"quiet":{"n":4,' '"message":{"quiet":{"n":8,' '"p99Ratio":' '"floodPerSecond":'
 report=$("$bench" fairness --sessions 2 --messages 1) || exit
 holds "$report" 'message, beside a flood' 'flooded to quiet'
+
+report=$("$micro" --benchmark_min_time=0.01) || {
+    printf '%s\n' "$report"
+    exit 1
+}
+holds "$report" run_machine_step frame_encode frame_decode bwrap_argv sessions_encode/1000 sessions_replace/1000/ \
+    broker_message broker_claim
 
 scratch=$(mktemp -d /var/tmp/mosaic-bench-small.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT

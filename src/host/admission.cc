@@ -12,6 +12,7 @@
 #include "registry/layout.h"
 #include "sandbox/workspace.h"
 #include "sandbox/worktree.h"
+#include "wire/limits.h"
 
 namespace mosaic::host {
 namespace {
@@ -79,7 +80,7 @@ class Gatherer {
         if (warm_) {
             return true;
         }
-        if (parts_.runs.is_taken(ask_.target) || parts_.recovery.is_taken(ask_.target)) {
+        if (parts_.runs.is_taken(ask_.target) || parts_.leftovers.is_taken(ask_.target)) {
             return fail_with(facts_.seat_free, describe(ask_.target) + " is running");
         }
         return true;
@@ -198,20 +199,23 @@ class Gatherer {
         if (warm_) {
             return true;
         }
-        const int64_t running = parts_.runs.count(limit_->provider, limit_->model);
+        // What an earlier host left and couldn't end yet is still running.
+        const launch::Leftovers& left = parts_.leftovers;
+        const int64_t running = parts_.runs.count(limit_->provider, limit_->model) +
+                                left.count(limit_->provider, limit_->model);
         if (running >= limit_->max) {
             return fail_with(facts_.has_room,
                              limit_->provider + " " + limit_->model + " sessions: " +
                                  std::to_string(running) + " of " + std::to_string(limit_->max));
         }
         const int64_t account_max = settings().business.launch->account_max;
-        const int64_t on_account = parts_.runs.count_account(route_.account);
+        const int64_t on_account = parts_.runs.count_account(route_.account) + left.count();
         if (account_max > 0 && !route_.account.empty() && on_account >= account_max) {
             return fail_with(facts_.has_room,
                              "sessions on the account of " + route_.account + ": " +
                                  std::to_string(on_account) + " of " + std::to_string(account_max));
         }
-        if (!parts_.runs.has_room()) {
+        if (parts_.runs.count() + left.count() >= int64_t{limits::kRunsMax}) {
             return fail_with(facts_.has_room, "the host runs as many sessions as it can");
         }
         return true;

@@ -5,11 +5,11 @@
 
 #include "host/data_root.h"
 #include "host/probe.h"
-#include "host/recovery.h"
 #include "host/run_slot.h"
 #include "host/runs.h"
 #include "host/settings.h"
 #include "host/versions.h"
+#include "launch/leftovers.h"
 
 namespace mosaic::host {
 
@@ -25,7 +25,7 @@ struct AdmissionParts {
     const Settings& settings;
     const DataRoot& root;
     const Runs& runs;
-    const Recovery& recovery;
+    const launch::Leftovers& leftovers;
     Probe& probe;
     Versions& versions;
 };

@@ -99,11 +99,20 @@ void Host::on_ready(const BrokerNews& news) {
         begin_recovery(news.bound);
         return;
     }
-    // A broker that was started again: claims that it committed before it could say so.
-    for (const wire::BoundRun& run : news.bound.bound) {
-        if (run.claimed) {
-            runs_->on_claimed(run.run);
-        }
+    // A broker that was started again.
+    std::set<std::string> ours = runs_->bound();
+    const launch::Leftovers& leftovers = recovery_->leftovers();
+    for (uint32_t i = 0; i < leftovers.size(); ++i) {
+        ours.insert(leftovers[i].run);
+    }
+    const launch::HeldRuns held = launch::take_apart(news.bound.bound, ours);
+    for (const std::string& run : held.claimed) {
+        runs_->on_claimed(run);
+    }
+    for (const wire::EndLaunchArgs& end : held.to_end) {
+        log_line("run " + end.run + " (" + describe(end.seat) +
+                 ") is bound at the broker after all, though its launch failed; ending it there");
+        broker_->end(SlotRef{}, end);
     }
 }
 
@@ -137,7 +146,7 @@ void Host::forget_orphans(const wire::BoundResult& bound) {
         if (known.count(run) == 0) {
             log_line("removing the directory of run " + run + ", which never came to be");
             directories_->discard(run);
-        } else if (!recovery_->holds(run)) {
+        } else if (!recovery_->leftovers().holds(run)) {
             directories_->adopt(run);
         }
     }
@@ -145,7 +154,7 @@ void Host::forget_orphans(const wire::BoundResult& bound) {
 }
 
 void Host::serve_when_recovered() {
-    if (state_ != State::recovering || !recovery_->may_launch()) {
+    if (state_ != State::recovering || !recovery_->leftovers().may_launch()) {
         return;
     }
     auto socket = listen_on(root_, std::string(registry::kLaunchSocket));
@@ -230,7 +239,7 @@ void Host::on_request(ClientRequest request) {
 }
 
 AdmissionParts Host::admission() {
-    return {settings_, root_, *runs_, *recovery_, *probe_, *versions_};
+    return {settings_, root_, *runs_, recovery_->leftovers(), *probe_, *versions_};
 }
 
 void Host::consider(Ask ask, bool again) {

@@ -32,10 +32,6 @@ std::string without_deleted(std::string path) {
     return path;
 }
 
-std::string_view base_name(std::string_view path) {
-    return path.substr(path.rfind('/') + 1);
-}
-
 bool is_pid_one_inside(pid_t pid) {
     const std::vector<pid_t> numbers = process::read_ns_pids(pid);
     return numbers.size() > 1 && numbers.back() == 1;
@@ -49,76 +45,49 @@ Recovery::Recovery(RecoveryParts parts) : parts_(std::move(parts)) {
 
 void Recovery::begin(const registry::SessionsFile& left, const std::vector<wire::BoundRun>& bound) {
     for (const registry::SessionEntry& entry : left.entries) {
-        Leftover& leftover = leftover_of(entry.run);
-        leftover.entry = entry;
-        leftover.state.facts.recorded = true;
-        leftover.state.facts.in_broker = !entry.warm;
+        launch::Leftover leftover;
+        leftover.run = entry.run;
+        leftover.seat = entry.seat;
+        leftover.process = entry.process;
+        leftover.harness = entry.harness;
+        leftover.provider = entry.provider;
+        leftover.model = entry.model;
+        leftover.warm = entry.warm;
+        leftovers_.add_entry(std::move(leftover));
     }
     for (const wire::BoundRun& run : bound) {
-        Leftover& leftover = leftover_of(run.run);
-        leftover.state.facts.in_broker = true;
-        if (leftover.entry.seat.instance.empty()) {
-            leftover.entry.seat = run.seat;
-            leftover.entry.process = run.process;
-            leftover.entry.harness = run.harness;
-        }
+        leftovers_.add_bound(run);
     }
     scan();
-    for (uint32_t i = 0; i < leftovers_.size(); ++i) {
-        if (leftovers_[i].state.facts.recorded) {
-            note_entry_processes(i, left.boot_id);
+    if (left.boot_id == parts_.boot_id) {
+        for (const registry::SessionEntry& entry : left.entries) {
+            note_entry_processes(entry);
         }
     }
     for (uint32_t i = 0; i < leftovers_.size(); ++i) {
-        Leftover& leftover = leftovers_[i];
-        leftover.state.facts.alive = !leftover.processes.empty();
-        const launch::LeftoverStep first = launch::begin_leftover(leftover.state.facts);
-        leftover.state = first.next;
-        carry_out(i, first);
+        carry_out(i, leftovers_.begin(i, !rest_of(i).processes.empty()));
     }
-    if (!leftovers_.empty()) {
+    if (leftovers_.size() > 0) {
         log_line("an earlier host left " + std::to_string(leftovers_.size()) +
                  " runs behind; ending them");
     }
 }
 
-Recovery::Leftover& Recovery::leftover_of(const std::string& run) {
-    const auto found = std::find_if(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
-        return l.entry.run == run;
-    });
-    if (found != leftovers_.end()) {
-        return *found;
+Recovery::Rest& Recovery::rest_of(uint32_t leftover) {
+    if (leftover >= rests_.size()) {
+        rests_.resize(size_t{leftover} + 1);
     }
-    leftovers_.emplace_back();
-    leftovers_.back().entry.run = run;
-    return leftovers_.back();
+    return rests_[leftover];
 }
 
 // The run whose process this is by the look of it; empty when it is none of a session's.
 std::string Recovery::run_of(pid_t pid) const {
-    const std::string exe = without_deleted(process::read_exe(pid));
-    const std::vector<std::string> argv = process::read_cmdline(pid);
-    const std::string prefix = parts_.runs_path + "/";
-    const auto run_in = [&](const std::string& argument) -> std::string {
-        if (!argument.starts_with(prefix)) {
-            return {};
-        }
-        std::string run = argument.substr(prefix.size());
-        return is_run_id(run) ? run : std::string();
-    };
-    if (exe == bwrap_real_) {
-        // Only what it binds counts: an operator's bwrap may name a run directory in its command.
-        for (size_t i = 1; i < argv.size() && argv[i] != "--"; ++i) {
-            const bool bound = argv[i - 1] == "--ro-bind" || argv[i - 1] == "--bind";
-            if (std::string run = run_in(argv[i]); bound && !run.empty()) {
-                return run;
-            }
-        }
-        return {};
-    }
-    const bool runner =
-        argv.size() == 2 && base_name(argv[0]) == "mosaic-runner" && is_pid_one_inside(pid);
-    return runner ? run_in(argv[1]) : std::string();
+    launch::SeenProcess seen;
+    seen.exe = without_deleted(process::read_exe(pid));
+    seen.argv = process::read_cmdline(pid);
+    // A runner has no more arguments: most processes needn't be looked at further.
+    seen.is_pid_one_inside = seen.argv.size() == 2 && is_pid_one_inside(pid);
+    return launch::run_of(seen, bwrap_real_, parts_.runs_path);
 }
 
 // One pass over /proc. The pidfd comes before the look: what was looked at is what it names.
@@ -136,18 +105,13 @@ void Recovery::scan() {
         if (!pidfd || run.empty() || process::has_exited(pidfd->get())) {
             continue;
         }
-        Leftover& leftover = leftover_of(run);
-        add_process(static_cast<uint32_t>(&leftover - leftovers_.data()), pid, std::move(*pidfd));
+        add_process(leftovers_.of_run(run), pid, std::move(*pidfd));
     }
 }
 
 // An entry's own pids, for a bwrap that is configured elsewhere by now.
-void Recovery::note_entry_processes(uint32_t index, const std::string& left_boot) {
-    if (left_boot != parts_.boot_id) {
-        return;
-    }
-    const wire::ProcessIdentity& who = leftovers_[index].entry.process;
-    const std::string run_dir = leftovers_[index].entry.run_dir;
+void Recovery::note_entry_processes(const registry::SessionEntry& entry) {
+    const uint32_t index = leftovers_.of_run(entry.run);
     const auto consider = [&](int64_t number, const std::string& start) {
         const auto pid = static_cast<pid_t>(number);
         const bool known = std::any_of(
@@ -157,13 +121,13 @@ void Recovery::note_entry_processes(uint32_t index, const std::string& left_boot
         }
         auto pidfd = process::open_pidfd(pid);
         const auto argv = process::read_cmdline(pid);
-        const bool names_run = std::find(argv.begin(), argv.end(), run_dir) != argv.end();
+        const bool names_run = std::find(argv.begin(), argv.end(), entry.run_dir) != argv.end();
         if (pidfd && names_run && process::is_alive(pid, start)) {
             add_process(index, pid, std::move(*pidfd));
         }
     };
-    consider(who.runner_pid, who.runner_start_time);
-    consider(who.pid, who.start_time);
+    consider(entry.process.runner_pid, entry.process.runner_start_time);
+    consider(entry.process.pid, entry.process.start_time);
 }
 
 void Recovery::add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd) {
@@ -176,20 +140,15 @@ void Recovery::add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd) {
     own(process->op, Owner::leftover_process, index);
     parts_.loop.ring->poll(process->op, process->pidfd.get(), POLLIN);
     processes_.push_back(std::move(process));
-    leftovers_[leftover].processes.push_back(index);
-}
-
-bool Recovery::all_gone(const Leftover& leftover) const {
-    return std::all_of(leftover.processes.begin(), leftover.processes.end(), [&](uint32_t p) {
-        return processes_[p]->gone;
-    });
+    rest_of(leftover).processes.push_back(index);
 }
 
 void Recovery::on_process_gone(uint32_t index) {
-    Process& process = *processes_[index];
-    process.gone = true;
-    if (all_gone(leftovers_[process.leftover])) {
-        parts_.loop.post(process.leftover, LeftoverEvent::gone);
+    processes_[index]->gone = true;
+    const uint32_t leftover = processes_[index]->leftover;
+    const std::vector<uint32_t>& all = rest_of(leftover).processes;
+    if (std::all_of(all.begin(), all.end(), [&](uint32_t p) { return processes_[p]->gone; })) {
+        parts_.loop.post(leftover, LeftoverEvent::gone);
     }
 }
 
@@ -200,17 +159,14 @@ void Recovery::on_deadline(uint32_t leftover, uint32_t /*generation*/) {
 }
 
 void Recovery::on_ended(uint32_t leftover, const wire::EndLaunchResult& end) {
-    leftovers_[leftover].end = end;
-    // An end that was recorded before has its line already, unless the host died between the two.
-    const bool logged = !end.first && parts_.logged_ends.count(leftovers_[leftover].entry.run) > 0;
-    parts_.loop.post(leftover, logged ? LeftoverEvent::ended_before : LeftoverEvent::ended);
+    rest_of(leftover).end = end;
+    const bool logged = parts_.logged_ends.count(leftovers_[leftover].run) > 0;
+    parts_.loop.post(leftover, launch::end_event(end.first, logged));
 }
 
 void Recovery::step(const LeftoverNews& news) {
     MOSAIC_CRASH_POINT("leftover", "on", launch::to_string(news.event));
-    const launch::LeftoverStep next = launch::step(leftovers_[news.leftover].state, news.event);
-    leftovers_[news.leftover].state = next.next;
-    carry_out(news.leftover, next);
+    carry_out(news.leftover, leftovers_.step(news.leftover, news.event));
 }
 
 void Recovery::carry_out(uint32_t index, const launch::LeftoverStep& step) {
@@ -220,9 +176,9 @@ void Recovery::carry_out(uint32_t index, const launch::LeftoverStep& step) {
     }
 }
 
-void Recovery::kill(const Leftover& leftover) {
+void Recovery::kill(uint32_t leftover) {
     for (const bool inner : {true, false}) {
-        for (const uint32_t p : leftover.processes) {
+        for (const uint32_t p : rest_of(leftover).processes) {
             const Process& process = *processes_[p];
             if (process.inner == inner && !process.gone) {
                 ignore(process::signal_pidfd(process.pidfd.get(), SIGKILL), "gone is wanted");
@@ -231,76 +187,55 @@ void Recovery::kill(const Leftover& leftover) {
     }
 }
 
+void Recovery::log_end(uint32_t index) {
+    const launch::Leftover& leftover = leftovers_[index];
+    const wire::EndLaunchResult& end = rest_of(index).end;
+    parts_.loop.counts.end(end.reason);
+    registry::EndLine line;
+    line.at = iso8601(wall_clock_ms());
+    line.seat = leftover.seat;
+    line.run = leftover.run;
+    line.reason = end.reason;
+    line.exit_code = end.exit_code;
+    line.signal = end.signal;
+    line.detail = end.detail;
+    parts_.log.append(registry::encode(line));
+}
+
 void Recovery::carry_out(uint32_t index, LeftoverEffect effect) {
-    Leftover& leftover = leftovers_[index];
-    const registry::SessionEntry& entry = leftover.entry;
+    const launch::Leftover& leftover = leftovers_[index];
     switch (effect) {
         case LeftoverEffect::kill:
-            kill(leftover);
+            kill(index);
             break;
         case LeftoverEffect::arm_deadline:
             parts_.loop.set_timer(TimerKind::leftover_deadline, index, 0, kKillTakes);
             break;
         case LeftoverEffect::report_stuck:
-            log_line("run " + entry.run + " (" + describe(entry.seat) +
+            log_line("run " + leftover.run + " (" + describe(leftover.seat) +
                      ") of an earlier host doesn't die; its seat stays taken until it does");
             break;
         case LeftoverEffect::end_at_broker: {
             wire::EndLaunchArgs args;
-            args.seat = entry.seat;
-            args.run = entry.run;
+            args.seat = leftover.seat;
+            args.run = leftover.run;
             args.reason = EndReason::host_lost;
-            args.process = entry.process;
-            args.harness = entry.harness;
+            args.process = leftover.process;
+            args.harness = leftover.harness;
             parts_.broker.end_leftover(index, args);
             break;
         }
-        case LeftoverEffect::log_end: {
-            parts_.loop.counts.end(leftover.end.reason);
-            registry::EndLine line;
-            line.at = iso8601(wall_clock_ms());
-            line.seat = entry.seat;
-            line.run = entry.run;
-            line.reason = leftover.end.reason;
-            line.exit_code = leftover.end.exit_code;
-            line.signal = leftover.end.signal;
-            line.detail = leftover.end.detail;
-            parts_.log.append(registry::encode(line));
+        case LeftoverEffect::log_end:
+            log_end(index);
             break;
-        }
         case LeftoverEffect::unrecord:
-            parts_.store.remove_leftover(entry.run, index);
+            parts_.store.remove_leftover(leftover.run, index);
             break;
         case LeftoverEffect::settle:
-            log_line("run " + entry.run + " of an earlier host is ended");
-            settled_.push_back({entry.run, !entry.warm || leftover.state.facts.in_broker});
+            log_line("run " + leftover.run + " of an earlier host is ended");
+            settled_.push_back({leftover.run, !leftovers_.was_warm(index)});
             break;
     }
-}
-
-bool Recovery::may_launch() const {
-    return std::all_of(leftovers_.begin(), leftovers_.end(), [](const Leftover& l) {
-        return l.state.phase == LeftoverPhase::over || l.state.reported;
-    });
-}
-
-bool Recovery::over() const {
-    return std::all_of(leftovers_.begin(), leftovers_.end(), [](const Leftover& l) {
-        return l.state.phase == LeftoverPhase::over;
-    });
-}
-
-bool Recovery::is_taken(const Seat& seat) const {
-    return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
-        const bool held = !l.entry.warm || l.state.facts.in_broker;
-        return l.state.phase != LeftoverPhase::over && held && l.entry.seat == seat;
-    });
-}
-
-bool Recovery::holds(const std::string& run) const {
-    return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
-        return l.state.phase != LeftoverPhase::over && l.entry.run == run;
-    });
 }
 
 std::optional<Recovery::Settled> Recovery::take_settled() {

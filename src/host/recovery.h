@@ -11,6 +11,7 @@
 #include "host/launch_log.h"
 #include "host/loop.h"
 #include "host/session_store.h"
+#include "launch/leftovers.h"
 #include "registry/sessions.h"
 
 namespace mosaic::host {
@@ -30,7 +31,7 @@ struct RecoveryParts {
 // runs that the broker holds as bound, and processes that nobody names. A process is signalled only
 // when it is proven to be one of a session's: an entry's by boot id, start time and run directory,
 // any other by its program, owner and run directory; and only through a pidfd opened before the
-// proof.
+// proof. Who the leftovers are, and what they hold, is launch/leftovers.h's.
 class Recovery {
   public:
     explicit Recovery(RecoveryParts parts);
@@ -42,12 +43,7 @@ class Recovery {
     void on_deadline(uint32_t leftover, uint32_t generation);
     void on_ended(uint32_t leftover, const wire::EndLaunchResult& end);
 
-    // Everything is settled, or reported as stuck: launches may begin.
-    [[nodiscard]] bool may_launch() const;
-    [[nodiscard]] bool over() const;
-    [[nodiscard]] bool is_taken(const Seat& seat) const;
-    // It is about this run, and hasn't settled it.
-    [[nodiscard]] bool holds(const std::string& run) const;
+    [[nodiscard]] const launch::Leftovers& leftovers() const { return leftovers_; }
 
     struct Settled {
         std::string run;
@@ -56,8 +52,6 @@ class Recovery {
 
     // What was settled.
     [[nodiscard]] std::optional<Settled> take_settled();
-
-    [[nodiscard]] size_t size() const { return leftovers_.size(); }
 
   private:
     struct Process {
@@ -69,26 +63,26 @@ class Recovery {
         reactor::Op op;
     };
 
-    struct Leftover {
-        launch::LeftoverState state;
-        registry::SessionEntry entry;
+    // Of a leftover, what its machine doesn't see.
+    struct Rest {
         wire::EndLaunchResult end;
         std::vector<uint32_t> processes;
     };
 
-    Leftover& leftover_of(const std::string& run);
-    void note_entry_processes(uint32_t index, const std::string& left_boot);
+    [[nodiscard]] Rest& rest_of(uint32_t leftover);
+    void note_entry_processes(const registry::SessionEntry& entry);
     void scan();
     void add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd);
     [[nodiscard]] std::string run_of(pid_t pid) const;
     void carry_out(uint32_t index, const launch::LeftoverStep& step);
     void carry_out(uint32_t index, launch::LeftoverEffect effect);
-    void kill(const Leftover& leftover);
-    [[nodiscard]] bool all_gone(const Leftover& leftover) const;
+    void kill(uint32_t leftover);
+    void log_end(uint32_t index);
 
     RecoveryParts parts_;
     std::string bwrap_real_;
-    std::vector<Leftover> leftovers_;
+    launch::Leftovers leftovers_;
+    std::vector<Rest> rests_;  // as far as they were needed
     std::deque<Settled> settled_;
     std::vector<std::unique_ptr<Process>> processes_;
 };

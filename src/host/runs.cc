@@ -67,10 +67,18 @@ RunSlot* Runs::find(SlotRef ref) {
     return s.in_use && s.generation == ref.generation ? &s : nullptr;
 }
 
-bool Runs::has_room() const {
-    const auto running =
-        std::count_if(slots_.begin(), slots_.end(), [](const auto& s) { return counts(*s); });
-    return static_cast<size_t>(running) < limits::kRunsMax;
+int64_t Runs::count() const {
+    return std::count_if(slots_.begin(), slots_.end(), [](const auto& s) { return counts(*s); });
+}
+
+std::set<std::string> Runs::bound() const {
+    std::set<std::string> out;
+    for (const auto& s : slots_) {
+        if (s->in_use && s->state.facts.bound) {
+            out.insert(s->run);
+        }
+    }
+    return out;
 }
 
 size_t Runs::active() const {

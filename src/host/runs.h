@@ -126,8 +126,10 @@ class Runs {
     [[nodiscard]] std::vector<std::string> stage_dirs() const;
     // Some session has become live since this was asked last.
     [[nodiscard]] bool take_went_live();
-    // Free slots remain.
-    [[nodiscard]] bool has_room() const;
+    // So many sessions count that are under way, running or ending.
+    [[nodiscard]] int64_t count() const;
+    // The runs that the broker holds as far as we know, or may.
+    [[nodiscard]] std::set<std::string> bound() const;
 
     // The live run whose runner this is, nothing when there is none.
     [[nodiscard]] std::optional<SlotRef> find_runner(int64_t pid, const std::string& start) const;

@@ -21,7 +21,7 @@ std::string run_in(const std::string& argument, const std::string& runs_path) {
 }
 
 bool is_warm(const Leftover& leftover) {
-    return leftover.state.facts.recorded && !leftover.state.facts.in_broker;
+    return leftover.warm && !leftover.state.facts.in_broker;
 }
 
 }  // namespace
@@ -56,11 +56,11 @@ uint32_t Leftovers::of_run(const std::string& run) {
     return size() - 1;
 }
 
-void Leftovers::add_entry(Leftover entry, bool warm) {
+void Leftovers::add_entry(Leftover entry) {
     Leftover& leftover = leftovers_[of_run(entry.run)];
     entry.state = leftover.state;
     entry.state.facts.recorded = true;
-    entry.state.facts.in_broker = entry.state.facts.in_broker || !warm;
+    entry.state.facts.in_broker = entry.state.facts.in_broker || !entry.warm;
     leftover = std::move(entry);
 }
 
@@ -113,6 +113,12 @@ int64_t Leftovers::count(const std::string& provider, const std::string& model) 
     });
 }
 
+int64_t Leftovers::count() const {
+    return std::count_if(leftovers_.begin(), leftovers_.end(), [](const Leftover& l) {
+        return l.state.phase != LeftoverPhase::over && !is_warm(l);
+    });
+}
+
 bool Leftovers::knows(const std::string& run) const {
     return std::any_of(
         leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) { return l.run == run; });
@@ -122,6 +128,29 @@ bool Leftovers::holds(const std::string& run) const {
     return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const Leftover& l) {
         return l.run == run && l.state.phase != LeftoverPhase::over;
     });
+}
+
+bool Leftovers::was_warm(uint32_t index) const {
+    return is_warm(leftovers_[index]);
+}
+
+HeldRuns take_apart(const std::vector<wire::BoundRun>& held, const std::set<std::string>& ours) {
+    HeldRuns out;
+    for (const wire::BoundRun& run : held) {
+        if (ours.count(run.run) == 0) {
+            wire::EndLaunchArgs end;
+            end.seat = run.seat;
+            end.run = run.run;
+            end.reason = EndReason::failed;
+            end.detail = "binding: the broker answered that it couldn't record it";
+            end.process = run.process;
+            end.harness = run.harness;
+            out.to_end.push_back(std::move(end));
+        } else if (run.claimed) {
+            out.claimed.push_back(run.run);
+        }
+    }
+    return out;
 }
 
 LeftoverEvent end_event(bool first, bool logged) {

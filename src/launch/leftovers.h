@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,13 +34,14 @@ struct Leftover {
     std::string harness;
     std::string provider;  // empty when no entry says so
     std::string model;
+    bool warm = false;  // its entry says that nobody had taken it
 };
 
 // All of them: who they are by what sessions.json, the broker and /proc say, one machine each.
 class Leftovers {
   public:
-    // An entry of sessions.json. `warm`: the broker never heard of it.
-    void add_entry(Leftover entry, bool warm);
+    // An entry of sessions.json. One that is warm has an end only when the broker holds it.
+    void add_entry(Leftover entry);
     // A run that the broker holds as bound. What an entry says of it wins.
     void add_bound(const wire::BoundRun& bound);
     // The leftover of a run, made when nothing named it yet.
@@ -56,10 +57,14 @@ class Leftovers {
     [[nodiscard]] bool is_taken(const Seat& seat) const;
     // Those of this model that aren't over. One of which nobody knows the model counts for all.
     [[nodiscard]] int64_t count(const std::string& provider, const std::string& model) const;
+    // Those of any model. Nobody knows on whose account one is, so for an account all count.
+    [[nodiscard]] int64_t count() const;
     // The run was found among what is left.
     [[nodiscard]] bool knows(const std::string& run) const;
     // ... and isn't over.
     [[nodiscard]] bool holds(const std::string& run) const;
+    // A warm seat that nobody had taken, over or not: it was no run.
+    [[nodiscard]] bool was_warm(uint32_t index) const;
 
     [[nodiscard]] const Leftover& operator[](uint32_t index) const { return leftovers_[index]; }
 
@@ -73,5 +78,19 @@ class Leftovers {
 // `logged`: the launch log has an `end` line of the run. An end that was recorded before has its
 // line already, unless the host died between the two.
 [[nodiscard]] LeftoverEvent end_event(bool first, bool logged);
+
+// What a broker that was started again while its host lived says it holds, taken apart. `ours` are
+// the runs that the host holds as bound, or ends as leftovers.
+struct HeldRuns {
+    // Claims that an earlier broker may have committed before it could say so.
+    std::vector<std::string> claimed;
+    // Runs that the host believes were never bound: the commit was answered as failed, and this
+    // broker found it in its store all the same. Nobody else would end them, and their seats would
+    // stay taken.
+    std::vector<wire::EndLaunchArgs> to_end;
+};
+
+[[nodiscard]] HeldRuns take_apart(const std::vector<wire::BoundRun>& held,
+                                  const std::set<std::string>& ours);
 
 }  // namespace mosaic::launch

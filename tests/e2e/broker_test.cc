@@ -2,8 +2,13 @@
 // on. Method: SIGKILL to the host's broker child while messages are being sent and answered.
 
 #include <doctest/doctest.h>
+#include <limits.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <array>
 #include <set>
 #include <sstream>
 #include <string>
@@ -34,6 +39,85 @@ std::optional<json::Value> try_request(World& world,
         return std::nullopt;
     }
     return *json::parse(*line, {.depth_max = 16});
+}
+
+struct Pair {
+    UniqueFd ours;
+    UniqueFd theirs;
+};
+
+Pair make_pair() {
+    std::array<int, 2> ends{-1, -1};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
+    return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+// At no name: nobody will ever connect.
+UniqueFd make_listener() {
+    UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    REQUIRE(::bind(listener.get(),
+                   reinterpret_cast<const sockaddr*>(&address),
+                   sizeof(address.sun_family)) == 0);
+    REQUIRE(::listen(listener.get(), 1) == 0);
+    return listener;
+}
+
+std::string program_of(pid_t pid) {
+    std::array<char, PATH_MAX> path{};
+    const std::string link = "/proc/" + std::to_string(pid) + "/exe";
+    const ssize_t length = ::readlink(link.c_str(), path.data(), path.size());
+    REQUIRE(length > 0);
+    return {path.data(), static_cast<size_t>(length)};
+}
+
+// Binds the run in the world's store by a broker of the test's own and kills it: as if the host's
+// broker had committed it and answered that it couldn't.
+void bind_behind_the_host(const World& world, const std::string& program, const std::string& run) {
+    const Pair control = make_pair();
+    const UniqueFd bus = make_listener();
+    const UniqueFd admin = make_listener();
+    const int out = ::dup(STDERR_FILENO);
+    Child broker = Child::start(
+        {program,
+         "--store",
+         world.bus_host() + "/broker.sqlite",
+         "--control-fd",
+         std::to_string(control.theirs.get()),
+         "--bus-fd",
+         std::to_string(bus.get()),
+         "--admin-fd",
+         std::to_string(admin.get())},
+        world.environment(),
+        {.out = out, .err = out, .extra = {control.theirs.get(), bus.get(), admin.get()}});
+    ::close(out);
+    LineStream host{UniqueFd(::dup(control.ours.get()))};
+    const auto must = [&](std::string_view verb, const json::Value& args) {
+        const json::Value reply = host.request(verb, args);
+        REQUIRE_MESSAGE(*reply.find("ok") == json::Value(true), json::dump(reply));
+    };
+    must("config",
+         object({{"business", "acme"},
+                 {"human", "jordan"},
+                 {"roles", json::Array{}},
+                 {"launchBy", json::Value()},
+                 {"launchInstances", json::Array{}},
+                 {"modules", strings({"script"})}}));
+    must("bindLaunch",
+         object({{"instance", "coder"},
+                 {"run", run},
+                 {"harness", "script"},
+                 {"provider", kProvider},
+                 {"model", kModel},
+                 {"launchedBy", "jordan"},
+                 {"transcript", "/nowhere"},
+                 {"pid", 4'194'302},
+                 {"startTime", "1"},
+                 {"runnerPid", 4'194'303},
+                 {"runnerStartTime", "1"}}));
+    broker.signal(SIGKILL);
+    REQUIRE(broker.wait().has_value());
 }
 
 }  // namespace
@@ -190,6 +274,37 @@ TEST_CASE("a broker killed during a launch fails or finishes it and holds nothin
     CHECK(sessions->find("result")->find("sessions")->array()->size() == 1);
     puppet.exit(0);
     CHECK(text(world.wait_log("end", puppet.run()), "reason") == "stopped");
+}
+
+TEST_CASE("a run that only the next broker finds bound is ended and its seat can be launched") {
+    World world;
+    world.start();
+    const std::string other = text(world.launch("reviewer"), "run");
+    const pid_t broker = world.broker_pid();
+    REQUIRE(broker > 0);
+    const std::string program = program_of(broker);
+    const std::string run = "r00000000beef";
+    // The host sees its broker's end only when the store holds what nobody told it.
+    world.host().signal(SIGSTOP);
+    ::kill(broker, SIGKILL);
+    REQUIRE(wait_gone(broker));
+    bind_behind_the_host(world, program, run);
+    world.host().signal(SIGCONT);
+    // Answered by the next broker, after the host has told it what to end.
+    CHECK(trim(world.ask("reviewer", "echo alive")) == "alive");
+    world.launch("coder");
+    size_t ends = 0;
+    for (const json::Value& event : world.events()) {
+        const bool ended = text(event, "type") == "session.ended";
+        CHECK((!ended || text(event, "run") != other));
+        ends += ended && text(event, "run") == run ? 1U : 0U;
+    }
+    CHECK(ends == 1);
+    CHECK_CONTAINS(world.host_log(), "run " + run + " (coder) is bound at the broker after all");
+    // It was never a session to the launch log.
+    for (const json::Value& end : world.log("end")) {
+        CHECK(text(end, "run") != run);
+    }
 }
 
 TEST_CASE("the broker dies with its host") {

@@ -5,11 +5,16 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "e2e/puppet.h"
@@ -38,6 +43,36 @@ size_t ends_of(const World& world, std::string_view run) {
     }
     CHECK(events == 1);
     return lines;
+}
+
+// How a host with --pm ends that can signal only what it has started itself: to it, whatever was
+// there before doesn't die. Nothing where the kernel can't do that.
+std::optional<Exit> start_unable_to_kill_others(World& world) {
+    struct RulesetAttr {
+        uint64_t handled_access_fs = 0;
+        uint64_t handled_access_net = 0;
+        uint64_t scoped = 0;
+    };
+
+    constexpr uint64_t kScopeSignal = 2;  // Linux 6.12, include/uapi/linux/landlock.h
+    RulesetAttr attr;
+    attr.scoped = kScopeSignal;
+    const UniqueFd scope(
+        static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0)));
+    if (!scope.valid()) {
+        return std::nullopt;
+    }
+    // The domain is this thread's and its children's.
+    std::optional<Exit> exit;
+    std::thread([&] {
+        if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+            ::syscall(SYS_landlock_restrict_self, scope.get(), 0) == 0) {
+            exit = world.start_fails(
+                {.pm = true, .more_arguments = {}, .more_env = {}, .inherited = {}});
+        }
+    }).join();
+    REQUIRE(exit.has_value());
+    return exit;
 }
 
 }  // namespace
@@ -328,4 +363,41 @@ TEST_CASE("hosts killed at random moments of launches lose nothing") {
     // What lives now is what was just launched: three outer bwraps with their runners, host and
     // broker.
     CHECK(world.sessions().size() == 3);
+}
+
+TEST_CASE("a leftover that doesn't die takes room until it is gone") {
+    World world(World::Runner::puppet);
+    world.launch_block().set(
+        "models", json::Array{object({{"provider", kProvider}, {"model", kModel}, {"max", 1}})});
+    world.start();
+    const PuppetMaster coder(world, "coder");
+    const PuppetMaster reviewer(world, "reviewer");
+    LineStream admin = world.admin();
+    int64_t id = 0;
+    Puppet stuck = coder.launch(admin, id);
+    LineStream bus = stuck.claim(stuck.capability());
+    REQUIRE(*admin.reply(id).find("ok") == json::Value(true));
+    stuck.let_outlive();
+    world.kill();
+    const auto exit = start_unable_to_kill_others(world);
+    if (!exit) {
+        MESSAGE("skipped: this kernel has no Landlock scopes");
+        return;
+    }
+    // It served when it had waited ten seconds, and had no room for the PM.
+    CHECK(exit->code == 3);
+    CHECK_CONTAINS(world.host_log(), "of an earlier host doesn't die");
+    CHECK_CONTAINS(world.host_log(), "PM launch refused: capacity-full");
+    CHECK_CONTAINS(world.host_log(), "sessions: 1 of 1");
+    CHECK(world.session(stuck.run()).has_value());
+    CHECK(world.log("end").empty());
+    // A host that can kill it ends it, and the room is free.
+    world.start();
+    CHECK(text(world.wait_log("end", stuck.run()), "reason") == "host-lost");
+    LineStream again = world.admin();
+    Puppet next = reviewer.launch(again, id);
+    bus = next.claim(next.capability());
+    CHECK(*again.reply(id).find("ok") == json::Value(true));
+    next.exit(0);
+    world.wait_log("end", next.run());
 }

@@ -27,6 +27,15 @@ std::string run_name(uint32_t run) {
     return out;
 }
 
+std::string seat_name(uint32_t seat) {
+    return "s" + std::to_string(seat);
+}
+
+uint32_t seat_number(const Seat& seat) {
+    return seat.instance.empty() ? UINT32_MAX
+                                 : static_cast<uint32_t>(std::stoul(seat.instance.substr(1)));
+}
+
 uint32_t run_number(const std::string& name) {
     uint32_t out = 0;
     std::from_chars(name.data() + 1, name.data() + name.size(), out, 16);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
+
 namespace mosaic::sim {
 
 class World;
@@ -76,6 +78,9 @@ class Disk {
 
 [[nodiscard]] std::string run_name(uint32_t run);
 [[nodiscard]] uint32_t run_number(const std::string& name);
+[[nodiscard]] std::string seat_name(uint32_t seat);
+// UINT32_MAX for a leftover of which only a process is known.
+[[nodiscard]] uint32_t seat_number(const Seat& seat);
 [[nodiscard]] std::string run_path(uint32_t run);
 
 constexpr const char* kRunsPath = "/data/launches/acme";

@@ -304,7 +304,7 @@ class Host {
     void on_process_gone(uint32_t process);
     void forget_orphans(const ToHost& bound);
     void serve_when_recovered();
-    void end_unknown(const ToHost& bound);
+    void on_broker_again(const ToHost& bound);
     void check_processes_known() const;
 
     World& world_;

@@ -169,37 +169,44 @@ void Host::on_bound_reply(const ToHost& reply) {
         recovery_begun_ = true;
         begin_recovery(reply);
     } else {
-        // A broker that was started again: claims that it committed before it could say so.
-        for (const BoundItem& run : reply.bound) {
-            if (run.claimed) {
-                on_claimed(run.run);
-            }
-        }
-        end_unknown(reply);
+        on_broker_again(reply);
     }
     send_ends();
 }
 
-// Runs that this host never got to bind, as far as it knows: a commit that was answered as failed,
-// or not at all, may still be in the store that the next broker opens.
-void Host::end_unknown(const ToHost& reply) {
+void Host::on_broker_again(const ToHost& reply) {
+    std::vector<wire::BoundRun> held;
+    for (const BoundItem& item : reply.bound) {
+        wire::BoundRun run;
+        run.run = run_name(item.run);
+        run.seat.instance = seat_name(item.seat);
+        run.claimed = item.claimed;
+        held.push_back(std::move(run));
+    }
+    std::set<std::string> ours;
+    for (const Slot& s : slots_) {
+        if (s.in_use && s.state.facts.bound) {
+            ours.insert(run_name(s.run));
+        }
+    }
+    for (uint32_t i = 0; i < leftovers_.size(); ++i) {
+        ours.insert(leftovers_[i].run);
+    }
+    const launch::HeldRuns apart = launch::take_apart(held, ours);
+    for (const std::string& run : apart.claimed) {
+        on_claimed(run_number(run));
+    }
     if (world_.mutated(Mutation::found_commit_not_ended)) {
         return;
     }
-    for (const BoundItem& run : reply.bound) {
-        const bool in_slot = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& s) {
-            return s.in_use && s.run == run.run && s.state.facts.bound;
-        });
-        const bool leftover = leftovers_.knows(run_name(run.run));
-        if (!in_slot && !leftover) {
-            Pending pending;
-            pending.kind = RequestKind::end;
-            pending.request.verb = Verb::end;
-            pending.request.run = run.run;
-            pending.request.seat = run.seat;
-            pending.request.reason = EndReason::failed;
-            send_end(std::move(pending));
-        }
+    for (const wire::EndLaunchArgs& end : apart.to_end) {
+        Pending pending;
+        pending.kind = RequestKind::end;
+        pending.request.verb = Verb::end;
+        pending.request.run = run_number(end.run);
+        pending.request.seat = seat_number(end.seat);
+        pending.request.reason = end.reason;
+        send_end(std::move(pending));
     }
 }
 

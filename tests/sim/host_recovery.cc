@@ -14,11 +14,6 @@ namespace {
 
 constexpr int64_t kKillTakesNs = 10'000'000'000;
 
-uint32_t seat_number(const Seat& seat) {
-    return seat.instance.empty() ? UINT32_MAX
-                                 : static_cast<uint32_t>(std::stoul(seat.instance.substr(1)));
-}
-
 }  // namespace
 
 void Host::begin_recovery(const ToHost& bound) {
@@ -36,9 +31,8 @@ void Host::begin_recovery(const ToHost& bound) {
         // One that the broker knows was taken: its entry hadn't been changed yet.
         const bool taken = known.count(run_number(entry.run)) > 0 &&
                            !world_.mutated(Mutation::warm_taken_not_ended);
-        leftovers_.add_entry(
-            std::move(leftover),
-            entry.warm && !taken && !world_.mutated(Mutation::warm_leftover_ended));
+        leftover.warm = entry.warm && !taken && !world_.mutated(Mutation::warm_leftover_ended);
+        leftovers_.add_entry(std::move(leftover));
     }
     if (!world_.mutated(Mutation::bound_runs_not_asked)) {
         for (const BoundItem& item : bound.bound) {
@@ -210,7 +204,7 @@ void Host::carry_out(uint32_t index, LeftoverEffect effect) {
             if (world_.disk.directories.count(run) != 0 &&
                 std::find(to_remove_.begin(), to_remove_.end(), run) == to_remove_.end() &&
                 std::find(removing_.begin(), removing_.end(), run) == removing_.end()) {
-                if (is_warm_entry(run) && !leftover.state.facts.in_broker) {
+                if (leftovers_.was_warm(index)) {
                     remove_directory(run);
                 } else {
                     keep_directory(run);

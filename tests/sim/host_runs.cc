@@ -42,10 +42,6 @@ EndReason meaning_of(const OuterExit& exit, bool told_code) {
     }
 }
 
-std::string seat_name(uint32_t seat) {
-    return "s" + std::to_string(seat);
-}
-
 }  // namespace
 
 SlotRef Host::ref_of(uint32_t index) const {

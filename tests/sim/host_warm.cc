@@ -12,14 +12,6 @@ using launch::Event;
 using launch::EventKind;
 using launch::Phase;
 
-namespace {
-
-std::string seat_name(uint32_t seat) {
-    return "s" + std::to_string(seat);
-}
-
-}  // namespace
-
 bool Host::holds_seat(const Slot& s) const {
     const bool lost = s.was_warm && world_.mutated(Mutation::warm_seat_not_counted);
     return s.in_use && s.state.phase != Phase::over && !s.state.facts.warm && !lost;

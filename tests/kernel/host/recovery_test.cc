@@ -119,14 +119,14 @@ TEST_CASE(
     session.wait_for_inner("mosaic-runner");
     const UniqueFd inner = pin(*session.inner());
     rig.begin({}, rig.boot_id);
-    CHECK(rig.recovery->size() == 1);
-    CHECK_FALSE(rig.recovery->over());
+    CHECK(rig.recovery->leftovers().size() == 1);
+    CHECK_FALSE(rig.recovery->leftovers().over());
     rig.run_until([&] { return !rig.leftover_events.empty(); });
     CHECK(rig.leftover_events[0].event == launch::LeftoverEvent::gone);
     CHECK(process::has_exited(session.pidfd()));
     CHECK(process::has_exited(inner.get()));
     // No entry and no broker know it: nothing is left to do.
-    CHECK(rig.recovery->over());
+    CHECK(rig.recovery->leftovers().over());
     CHECK(rig.broker->ends_waiting() == 0);
 }
 
@@ -146,8 +146,8 @@ TEST_CASE("a runner whose outer is dead is found by itself") {
     session.finish();
     REQUIRE_FALSE(process::has_exited(inner.get()));
     rig.begin({}, rig.boot_id);
-    CHECK(rig.recovery->size() == 1);
-    rig.run_until([&] { return rig.recovery->over(); });
+    CHECK(rig.recovery->leftovers().size() == 1);
+    rig.run_until([&] { return rig.recovery->leftovers().over(); });
     CHECK(process::has_exited(inner.get()));
 }
 
@@ -200,9 +200,9 @@ TEST_CASE("what only looks like a session is left alone") {
     REQUIRE(exits_within(zombie_inner.get(), static_cast<int>(kPatienceMs)));
 
     rig.begin({}, rig.boot_id);
-    CHECK(rig.recovery->size() == 0);
-    CHECK(rig.recovery->over());
-    CHECK(rig.recovery->may_launch());
+    CHECK(rig.recovery->leftovers().size() == 0);
+    CHECK(rig.recovery->leftovers().over());
+    CHECK(rig.recovery->leftovers().may_launch());
     rig.tick_now();
     for (const auto& [what, started] : bystanders) {
         CAPTURE(what);
@@ -227,16 +227,16 @@ TEST_CASE("an entry's own processes are killed, though another bwrap is configur
     session.wait_for_inner("mosaic-runner");
     const UniqueFd inner = pin(*session.inner());
     rig.begin({entry_of(rig, kRunA, session)}, rig.boot_id, "/opt/other/bwrap");
-    CHECK(rig.recovery->size() == 1);
-    CHECK(rig.recovery->is_taken({"coder", ""}));
-    CHECK_FALSE(rig.recovery->is_taken({"coder", "t1"}));
-    CHECK_FALSE(rig.recovery->may_launch());
+    CHECK(rig.recovery->leftovers().size() == 1);
+    CHECK(rig.recovery->leftovers().is_taken({"coder", ""}));
+    CHECK_FALSE(rig.recovery->leftovers().is_taken({"coder", "t1"}));
+    CHECK_FALSE(rig.recovery->leftovers().may_launch());
     rig.run_until([&] { return !rig.leftover_events.empty(); });
     CHECK(process::has_exited(session.pidfd()));
     CHECK(process::has_exited(inner.get()));
     // Its end is the broker's to record; until then the entry and the seat stay.
     CHECK(rig.broker->ends_waiting() == 1);
-    CHECK_FALSE(rig.recovery->may_launch());
+    CHECK_FALSE(rig.recovery->leftovers().may_launch());
     CHECK(rig.store->size() == 1);
 }
 
@@ -324,7 +324,7 @@ TEST_CASE("each leftover ends at the broker, in the log and in sessions.json, in
     bound.run = kRunB;
     bound.harness = "script";
     rig.begin({entry_of(rig, kRunA, session)}, rig.boot_id, kBwrap, {bound});
-    CHECK(rig.recovery->size() == 2);
+    CHECK(rig.recovery->leftovers().size() == 2);
     const auto disk = [&] { return content(rig.scratch.fd(), "acme.jsonl").value_or(""); };
     for (int i = 0; i < 2; ++i) {
         const wire::Request request = rig.next_request("endLaunch");
@@ -338,14 +338,15 @@ TEST_CASE("each leftover ends at the broker, in the log and in sessions.json, in
             CHECK(process::has_exited(session.pidfd()));
             CHECK(rig.store->size() == 1);
         }
-        CHECK_FALSE(rig.recovery->may_launch());
+        CHECK_FALSE(rig.recovery->leftovers().may_launch());
         wire::EndLaunchResult result;
         result.reason = EndReason::host_lost;
         result.first = true;
         rig.say(wire::reply_ok(request.id, result.to_value()));
     }
-    rig.run_until([&] { return rig.recovery->over() && rig.store->quiet() && rig.log->quiet(); });
-    CHECK(rig.recovery->may_launch());
+    rig.run_until(
+        [&] { return rig.recovery->leftovers().over() && rig.store->quiet() && rig.log->quiet(); });
+    CHECK(rig.recovery->leftovers().may_launch());
     CHECK(rig.store->size() == 0);
     const auto left = registry::parse_sessions(
         *content(rig.bus_host.get(), "sessions.json"), "sessions.json", "acme");
@@ -355,7 +356,7 @@ TEST_CASE("each leftover ends at the broker, in the log and in sessions.json, in
     CHECK(times(disk(), kRunA) == 1);
     CHECK(times(disk(), kRunB) == 1);
     CHECK(times(disk(), "host-lost") == 2);
-    CHECK_FALSE(rig.recovery->is_taken({"coder", ""}));
+    CHECK_FALSE(rig.recovery->leftovers().is_taken({"coder", ""}));
 }
 
 TEST_CASE("a warm seat's leftover is killed and forgotten without a word to the broker") {
@@ -374,7 +375,7 @@ TEST_CASE("a warm seat's leftover is killed and forgotten without a word to the 
     entry.launched_by.clear();
     entry.at.clear();
     rig.begin({entry}, rig.boot_id);
-    rig.run_until([&] { return rig.recovery->over() && rig.store->quiet(); });
+    rig.run_until([&] { return rig.recovery->leftovers().over() && rig.store->quiet(); });
     CHECK(process::has_exited(session.pidfd()));
     CHECK(rig.broker->ends_waiting() == 0);
     CHECK(rig.store->size() == 0);

@@ -22,6 +22,12 @@ Leftover entry_of(const std::string& run, const std::string& instance) {
     return out;
 }
 
+Leftover warm_entry_of(const std::string& run, const std::string& instance) {
+    Leftover out = entry_of(run, instance);
+    out.warm = true;
+    return out;
+}
+
 wire::BoundRun bound_of(const std::string& run, const std::string& instance) {
     wire::BoundRun out;
     out.run = run;
@@ -64,7 +70,7 @@ TEST_CASE("an entry and a bound run of one id are one leftover and the entry's w
     Leftover entry = entry_of(kRun, "coder");
     entry.harness = "script";
     entry.process.runner_pid = 7;
-    all.add_entry(entry, false);
+    all.add_entry(entry);
     all.add_bound(bound_of(kRun, "coder"));
     all.add_bound(bound_of("r00000000000b", "pm"));
     REQUIRE(all.size() == 2);
@@ -81,7 +87,7 @@ TEST_CASE("an entry and a bound run of one id are one leftover and the entry's w
 
 TEST_CASE("a warm entry has no end at the broker") {
     Leftovers all;
-    all.add_entry(entry_of(kRun, "coder"), true);
+    all.add_entry(warm_entry_of(kRun, "coder"));
     CHECK(!all[0].state.facts.in_broker);
     const LeftoverStep first = all.begin(0, false);
     REQUIRE(first.effects.size() == 1);
@@ -92,7 +98,7 @@ TEST_CASE("a warm entry holds neither seat nor room unless the broker knows it a
     for (const bool bound : {false, true}) {
         CAPTURE(bound);
         Leftovers all;
-        all.add_entry(entry_of(kRun, "coder"), true);
+        all.add_entry(warm_entry_of(kRun, "coder"));
         if (bound) {
             all.add_bound(bound_of(kRun, "coder"));
         }
@@ -105,7 +111,7 @@ TEST_CASE("a warm entry holds neither seat nor room unless the broker knows it a
 
 TEST_CASE("launches wait for every leftover that isn't reported as stuck") {
     Leftovers all;
-    all.add_entry(entry_of(kRun, "coder"), false);
+    all.add_entry(entry_of(kRun, "coder"));
     static_cast<void>(all.begin(0, true));
     const Seat seat{"coder", ""};
     CHECK(!all.may_launch());
@@ -130,7 +136,7 @@ TEST_CASE("an end that was recorded before has a second line only when the first
 
 TEST_CASE("a leftover counts for its model until it is over and one of no known model for all") {
     Leftovers all;
-    all.add_entry(entry_of(kRun, "coder"), false);
+    all.add_entry(entry_of(kRun, "coder"));
     all.add_bound(bound_of("r00000000000b", "pm"));
     static_cast<void>(all.begin(0, true));
     static_cast<void>(all.begin(1, false));
@@ -147,7 +153,7 @@ TEST_CASE("a leftover counts for its model until it is over and one of no known 
 TEST_CASE("what the broker holds is known whichever is read first") {
     Leftovers all;
     all.add_bound(bound_of(kRun, "coder"));
-    all.add_entry(entry_of(kRun, "coder"), true);
+    all.add_entry(warm_entry_of(kRun, "coder"));
     REQUIRE(all.size() == 1);
     CHECK(all[0].state.facts.in_broker);
     CHECK(all[0].state.facts.recorded);
@@ -156,7 +162,7 @@ TEST_CASE("what the broker holds is known whichever is read first") {
 
 TEST_CASE("a leftover holds its seat and all launches until it is over") {
     Leftovers all;
-    all.add_entry(entry_of(kRun, "coder"), false);
+    all.add_entry(entry_of(kRun, "coder"));
     const Seat seat{"coder", ""};
     const auto holds = [&] { return all.is_taken(seat) && !all.may_launch() && !all.over(); };
     static_cast<void>(all.begin(0, true));
@@ -169,4 +175,49 @@ TEST_CASE("a leftover holds its seat and all launches until it is over") {
     CHECK(!all.is_taken(seat));
     CHECK(all.may_launch());
     CHECK(all.over());
+}
+
+TEST_CASE("what nobody here holds as bound is ended at the broker that found it") {
+    wire::BoundRun live = bound_of("r00000000000a", "coder");
+    wire::BoundRun claimed = bound_of("r00000000000b", "pm");
+    claimed.claimed = true;
+    wire::BoundRun found = bound_of("r00000000000c", "reviewer");
+    found.seat.thread = "t1";
+    found.harness = "script";
+    found.process = {10, "100", 11, "101"};
+    wire::BoundRun used = bound_of("r00000000000d", "tester");
+    used.claimed = true;
+    const HeldRuns held =
+        take_apart({live, claimed, found, used}, {"r00000000000a", "r00000000000b"});
+    CHECK(held.claimed == std::vector<std::string>{"r00000000000b"});
+    REQUIRE(held.to_end.size() == 2);
+    CHECK(held.to_end[0].run == found.run);
+    CHECK(held.to_end[0].seat == found.seat);
+    CHECK(held.to_end[0].reason == EndReason::failed);
+    CHECK(held.to_end[0].process == found.process);
+    CHECK(held.to_end[0].harness == "script");
+    CHECK_FALSE(held.to_end[0].detail.empty());
+    // A claim of a run that isn't ours is no reason to keep it.
+    CHECK(held.to_end[1].run == used.run);
+    const HeldRuns nothing = take_apart({}, {"r00000000000a"});
+    CHECK(nothing.claimed.empty());
+    CHECK(nothing.to_end.empty());
+}
+
+TEST_CASE("what is left takes room whatever its model until it is over") {
+    Leftovers all;
+    CHECK(all.count() == 0);
+    all.add_entry(entry_of(kRun, "coder"));
+    all.add_entry(warm_entry_of("r00000000000b", "coder"));
+    all.add_bound(bound_of("r00000000000c", "pm"));
+    for (uint32_t i = 0; i < all.size(); ++i) {
+        static_cast<void>(all.begin(i, i == 0));
+    }
+    CHECK(all.count() == 2);
+    CHECK_FALSE(all.was_warm(0));
+    CHECK(all.was_warm(1));
+    static_cast<void>(all.step(1, LeftoverEvent::removed));
+    CHECK(all.was_warm(1));
+    static_cast<void>(all.step(2, LeftoverEvent::ended));
+    CHECK(all.count() == 1);
 }

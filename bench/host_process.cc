@@ -19,8 +19,8 @@
 namespace mosaic::bench {
 namespace {
 
-constexpr Duration kStarts = seconds(30);
-constexpr Duration kStops = seconds(60);
+constexpr Duration kStarts = seconds(120);
+constexpr Duration kStops = seconds(120);
 constexpr size_t kLogEnd = 2000;
 constexpr uint64_t kLogBytesMax = uint64_t{64} * 1024 * 1024;
 
@@ -129,6 +129,13 @@ Result<void> HostProcess::stop() {
     if (exit->signal != 0 || exit->exit_code != 0) {
         return fail(Code::unavailable, "mosaic-host ended badly:\n" + log_end());
     }
+    return {};
+}
+
+Result<void> HostProcess::kill() {
+    MOSAIC_TRY(process::signal_pidfd(child_->pidfd(), SIGKILL));
+    MOSAIC_TRY(await_exit());
+    child_.reset();
     return {};
 }
 

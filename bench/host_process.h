@@ -27,6 +27,9 @@ class HostProcess {
     // SIGTERM; it must end with 0.
     [[nodiscard]] Result<void> stop();
 
+    // SIGKILL. Its sessions go on; start() again makes the next host, which ends them.
+    [[nodiscard]] Result<void> kill();
+
     [[nodiscard]] pid_t pid() const { return child_ ? child_->pid() : 0; }
 
     // The pid of its broker, 0 when there is none.

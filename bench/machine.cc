@@ -1,7 +1,6 @@
 #include "bench/machine.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
@@ -9,14 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/unique_fd.h"
+#include "bench/command.h"
 #include "process/files.h"
-#include "process/pidfd.h"
-#include "process/spawn.h"
 
 namespace mosaic::bench {
 namespace {
@@ -54,41 +52,9 @@ int64_t leading_number(const std::string& text) {
     return out;
 }
 
-struct Finished {
-    bool fine = false;
-    std::string out;
-};
-
-Finished run(std::vector<std::string> argv) {
-    Finished out;
-    int ends[2] = {-1, -1};
-    if (::pipe2(ends, O_CLOEXEC) != 0) {
-        return out;
-    }
-    const UniqueFd read_end(ends[0]);
-    UniqueFd write_end(ends[1]);
-    process::SpawnSpec spec;
-    spec.path = argv.front();
-    spec.argv = std::move(argv);
-    spec.env = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8"};
-    spec.descriptors = {{write_end.get(), 1}, {write_end.get(), 2}};
-    auto child = process::spawn(spec);
-    write_end.reset();
-    if (!child) {
-        return out;
-    }
-    std::array<char, 4096> buffer{};
-    ssize_t n = 0;
-    while ((n = ::read(read_end.get(), buffer.data(), buffer.size())) > 0) {
-        out.out.append(buffer.data(), static_cast<size_t>(n));
-    }
-    pollfd exited{child->pidfd(), POLLIN, 0};
-    while (::poll(&exited, 1, -1) < 0 && errno == EINTR) {
-    }
-    const auto exit = process::reap(child->pidfd());
-    out.fine = exit && exit->signal == 0 && exit->exit_code == 0;
-    out.out.erase(std::min(out.out.find('\n'), out.out.size()));
-    return out;
+std::string first_line(std::string text) {
+    text.erase(std::min(text.find('\n'), text.size()));
+    return text;
 }
 
 std::string file_system(const std::string& path) {
@@ -142,8 +108,20 @@ int64_t process_kib(pid_t pid, const std::string& name) {
 }
 
 std::string node_version(const std::string& node) {
-    const Finished said = run({node, "--version"});
-    return said.fine ? said.out : "";
+    const Finished said = run_command({node, "--version"});
+    return said.fine ? first_line(said.out) : "";
+}
+
+std::map<std::string, int64_t> sleeps_of(pid_t pid) {
+    std::map<std::string, int64_t> out;
+    std::error_code error;
+    const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+    for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
+        const std::string status = read_proc(task.path().string() + "/status");
+        out[task.path().filename().string()] =
+            leading_number(field(status, "voluntary_ctxt_switches"));
+    }
+    return out;
 }
 
 json::Value machine_facts(const std::string& scratch_root) {
@@ -159,7 +137,7 @@ json::Value machine_facts(const std::string& scratch_root) {
     out.set("processor", field(read_proc("/proc/cpuinfo"), "model name"));
     out.set("cores", static_cast<int64_t>(CPU_COUNT(&cores)));
     out.set("memoryMiB", memory / 1024);
-    out.set("bwrap", run({kBwrap, "--version"}).out);
+    out.set("bwrap", first_line(run_command({kBwrap, "--version"}).out));
     out.set("fileSystem", file_system(scratch_root));
     out.set("mounts", static_cast<int64_t>(std::count(mounts.begin(), mounts.end(), '\n')));
     out.set("mosaic", std::string(MOSAIC_VERSION ", " MOSAIC_BUILD_TYPE));
@@ -179,8 +157,8 @@ std::string why_not_here() {
         return std::string(kSetpriv) + " is missing (package util-linux)";
     }
     const Finished probe =
-        run({kBwrap, "--unshare-all", "--as-pid-1", "--ro-bind", "/", "/", "/bin/true"});
-    return probe.fine ? "" : "bwrap can't make a sandbox here: " + probe.out;
+        run_command({kBwrap, "--unshare-all", "--as-pid-1", "--ro-bind", "/", "/", "/bin/true"});
+    return probe.fine ? "" : "bwrap can't make a sandbox here: " + first_line(probe.out);
 }
 
 }  // namespace mosaic::bench

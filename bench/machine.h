@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "base/error.h"
@@ -23,6 +24,10 @@ namespace mosaic::bench {
 
 // The same of /proc/PID/status ("VmRSS", "RssAnon"), 0 when the process is gone.
 [[nodiscard]] int64_t process_kib(pid_t pid, const std::string& name);
+
+// How often each thread of the process has gone to sleep since its start, by thread id; empty when
+// it is gone.
+[[nodiscard]] std::map<std::string, int64_t> sleeps_of(pid_t pid);
 
 // Empty when sandboxes can be made and measured here, else the reason.
 [[nodiscard]] std::string why_not_here();

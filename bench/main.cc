@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include "bench/flooder.h"
 #include "bench/launch_bench.h"
 #include "bench/levels_bench.h"
+#include "bench/live_bench.h"
 #include "bench/machine.h"
 #include "bench/memory_bench.h"
 #include "bench/options.h"
@@ -131,6 +133,27 @@ int run(int argc, char** argv) {
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     add_common(*memory, options);
+    CLI::App* live = app.add_subcommand(
+        "live", "launches beside many live sessions, and what these cost, idle and ending");
+    options.levels = {0, 100, 300, 1000};
+    live->add_option("--at", options.levels, "how many live at the measurements, fewest first")
+        ->delimiter(',')
+        ->check(CLI::Range(0, kSessionsMax))
+        ->capture_default_str();
+    int live_launches = 100;
+    live->add_option("--launches", live_launches, "of product and B, beside each number")
+        ->check(CLI::Range(1, 100'000))
+        ->capture_default_str();
+    int live_rounds = 2;
+    live->add_option("--rounds", live_rounds, "how often to go up")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    live->add_option("--idle", options.idle_seconds, "to count wake-ups for; 0: not at all")
+        ->check(CLI::Range(0, 3600))
+        ->capture_default_str();
+    live->add_option("--svg", options.svg, "a directory for the plot live.svg");
+    live->add_option("--seed", options.seed, "of the shuffle; 0: a new one");
+    add_common(*live, options);
     CLI::App* fairness =
         app.add_subcommand("fairness", "a session's claim and message beside one that floods");
     fairness
@@ -155,6 +178,13 @@ int run(int argc, char** argv) {
     }
     if (flooding->parsed()) {
         return flood(bus);
+    }
+    std::sort(options.levels.begin(), options.levels.end());
+    options.levels.erase(std::unique(options.levels.begin(), options.levels.end()),
+                         options.levels.end());
+    if (options.levels.back() == 0) {
+        std::fprintf(stderr, "--at: at least one session has to live\n");
+        return kUsage;
     }
     ::umask(077);
     if (const std::string why = why_not_here(); !why.empty()) {
@@ -184,6 +214,10 @@ int run(int argc, char** argv) {
     } else if (memory->parsed()) {
         options.rounds = memory_rounds;
         done = bench_memory(options, *waiter);
+    } else if (live->parsed()) {
+        options.launches = live_launches;
+        options.rounds = std::min(live_rounds, live_launches);
+        done = bench_live(options, *waiter);
     } else {
         options.rounds = std::min(fairness_rounds, options.sessions);
         done = bench_fairness(options, *waiter);

@@ -121,7 +121,8 @@ Result<void> Product::stop(int first, int count) {
     return {};
 }
 
-Result<void> Product::wait_warm(int first, int count) {
+template <class Done>
+Result<void> Product::wait_sessions(const char* what, Done done) {
     const UniqueFd changes(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
     const std::string directory = scratch_.data() + "/bus-host";
     if (!changes.valid() ||
@@ -131,6 +132,19 @@ Result<void> Product::wait_warm(int first, int count) {
     const Instant deadline = monotonic_now() + kReplyTakes;
     while (true) {
         MOSAIC_TRY_ASSIGN(const std::vector<Session> sessions, read_sessions(scratch_));
+        if (done(sessions)) {
+            return {};
+        }
+        std::vector<pollfd> polls = {{changes.get(), POLLIN, 0}};
+        MOSAIC_TRY(waiter_.wait(polls, deadline, what));
+        std::array<char, 4096> events{};
+        while (::read(changes.get(), events.data(), events.size()) > 0) {
+        }
+    }
+}
+
+Result<void> Product::wait_warm(int first, int count) {
+    return wait_sessions("a warm seat", [&](const std::vector<Session>& sessions) {
         std::set<std::string> warm;
         for (const Session& session : sessions) {
             if (session.warm) {
@@ -141,15 +155,23 @@ Result<void> Product::wait_warm(int first, int count) {
         for (int i = first; i < first + count; ++i) {
             missing += warm.contains(seat_name(i)) ? 0 : 1;
         }
-        if (missing == 0) {
-            return {};
-        }
-        std::vector<pollfd> polls = {{changes.get(), POLLIN, 0}};
-        MOSAIC_TRY(waiter_.wait(polls, deadline, "a warm seat"));
-        std::array<char, 4096> events{};
-        while (::read(changes.get(), events.data(), events.size()) > 0) {
-        }
+        return missing == 0;
+    });
+}
+
+Result<void> Product::wait_none() {
+    return wait_sessions("the sessions' end",
+                         [](const std::vector<Session>& sessions) { return sessions.empty(); });
+}
+
+Result<std::string> Product::metrics() {
+    MOSAIC_TRY(send("metrics", json::Object{}));
+    MOSAIC_TRY_ASSIGN(const wire::Reply reply, receive("metrics"));
+    const json::Value* text = reply.result.find("text");
+    if (text == nullptr || text->string() == nullptr) {
+        return fail(Code::invalid, "metrics: the reply has another shape");
     }
+    return *text->string();
 }
 
 const std::vector<std::string>& Product::stage_names() {

@@ -28,6 +28,10 @@ class Product {
     [[nodiscard]] Result<void> stop(int first, int count);
     // Waits until each of them has a warm seat.
     [[nodiscard]] Result<void> wait_warm(int first, int count);
+    // Waits until sessions.json holds no session.
+    [[nodiscard]] Result<void> wait_none();
+    // What host and broker count: the text of `mosaic metrics`.
+    [[nodiscard]] Result<std::string> metrics();
 
     // Microseconds from the request to the end of each stage.
     struct Stages {
@@ -42,6 +46,10 @@ class Product {
     [[nodiscard]] Result<void> send(const std::string& verb, json::Value args);
     // Waits for one reply, of any request; an error reply is an error.
     [[nodiscard]] Result<wire::Reply> receive(const char* what);
+
+    // Waits until `done` holds of what sessions.json says; looks whenever it was replaced.
+    template <class Done>
+    [[nodiscard]] Result<void> wait_sessions(const char* what, Done done);
 
     const Scratch& scratch_;
     Waiter& waiter_;

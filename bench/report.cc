@@ -279,12 +279,6 @@ void print_launch_json(const LaunchReport& report) {
     std::printf("%s\n", json::dump(out).c_str());
 }
 
-// What can be named, without the noise of other programs on MemAvailable.
-int64_t counted(const MemoryRound& round) {
-    return round.slab + round.page_tables + round.kernel_stacks + round.anonymous + round.host +
-           round.broker;
-}
-
 json::Value round_value(const MemoryRound& round) {
     json::Value out;
     out.set("availableDrop", round.available_drop);
@@ -293,7 +287,7 @@ json::Value round_value(const MemoryRound& round) {
     out.set("pageTables", round.page_tables);
     out.set("kernelStacks", round.kernel_stacks);
     out.set("anonymous", round.anonymous);
-    out.set("counted", counted(round));
+    out.set("counted", round.counted());
     out.set("host", round.host);
     out.set("broker", round.broker);
     return out;
@@ -445,7 +439,7 @@ void print_memory_report(const MemoryReport& report) {
                     ++number,
                     each(round.available_drop),
                     each(round.returned),
-                    each(counted(round)),
+                    each(round.counted()),
                     each(round.slab),
                     each(round.page_tables),
                     each(round.kernel_stacks),

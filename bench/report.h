@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bench/look.h"
 #include "bench/options.h"
 #include "bench/plot.h"
 #include "bench/sample.h"
@@ -47,18 +48,6 @@ void print_launch_report(const LaunchReport& report);
 
 // The distribution of each mode's time to the claim.
 [[nodiscard]] Plot launch_plot(const LaunchReport& report);
-
-// One round of the memory measurement; KiB, live minus before.
-struct MemoryRound {
-    int64_t available_drop = 0;  // of MemAvailable
-    int64_t returned = 0;        // of the drop, once the sessions had ended
-    int64_t slab = 0;
-    int64_t page_tables = 0;
-    int64_t kernel_stacks = 0;
-    int64_t anonymous = 0;  // of the sessions' processes: what they don't share
-    int64_t host = 0;       // resident
-    int64_t broker = 0;
-};
 
 struct MemoryReport {
     json::Value machine;

@@ -57,6 +57,9 @@ scratch=$(mktemp -d /var/tmp/mosaic-bench-small.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 "$bench" launch --launches 1 --svg "$scratch/plots" >/dev/null || exit
 holds "$(cat "$scratch/plots/launch.svg")" '<svg ' 'B: bwrap alone' '</svg>'
+report=$("$bench" live --at 0,2 --launches 2 --idle 0 --svg "$scratch/plots" --json) || exit
+holds "$report" '{"live":0,"product":{"n":2,' '{"live":2,"product":{"n":2,' '"hostWakeups":' '"processesLeft":0'
+holds "$(cat "$scratch/plots/live.svg")" '<svg ' 'live sessions' '</svg>'
 rm -r "$scratch/plots"
 
 # An interrupted run ends its host and takes its scratch directory away.

@@ -34,4 +34,17 @@ double ratio(int64_t a, int64_t b) {
     return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
 }
 
+int64_t wakeups_between(const std::map<std::string, int64_t>& before,
+                        const std::map<std::string, int64_t>& after) {
+    int64_t out = 0;
+    for (const auto& [thread, sleeps] : after) {
+        const auto earlier = before.find(thread);
+        out += sleeps - (earlier == before.end() ? 0 : earlier->second);
+    }
+    for (const auto& [thread, sleeps] : before) {
+        out += after.contains(thread) ? 0 : 1;
+    }
+    return out;
+}
+
 }  // namespace mosaic::bench

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
-// Order statistics of a list of measurements, whatever their unit. Pure.
+// Order statistics of a list of measurements, whatever their unit, and what else is made of
+// figures. Pure.
 
 namespace mosaic::bench {
 
@@ -23,5 +26,10 @@ struct Summary {
 
 // a / b, 0 where b is 0.
 [[nodiscard]] double ratio(int64_t a, int64_t b);
+
+// How often the threads of a process have been woken, by how often each had slept before and after.
+// One that ended in between was woken for that.
+[[nodiscard]] int64_t wakeups_between(const std::map<std::string, int64_t>& before,
+                                      const std::map<std::string, int64_t>& after);
 
 }  // namespace mosaic::bench

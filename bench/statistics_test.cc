@@ -34,4 +34,10 @@ TEST_CASE("a ratio to nothing is 0") {
     CHECK(ratio(3, 0) == 0.0);
 }
 
+TEST_CASE("wake-ups are counted thread by thread, and one that ended was woken for that") {
+    CHECK(wakeups_between({}, {}) == 0);
+    CHECK(wakeups_between({{"7", 100}}, {{"7", 100}}) == 0);
+    CHECK(wakeups_between({{"7", 100}, {"8", 5000}}, {{"7", 103}, {"9", 4}}) == 8);
+}
+
 }  // namespace mosaic::bench

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <variant>
@@ -144,8 +145,9 @@ Result<void> Product::wait_sessions(const char* what, Done done) {
 }
 
 Result<void> Product::wait_warm(int first, int count) {
-    return wait_sessions("a warm seat", [&](const std::vector<Session>& sessions) {
-        std::set<std::string> warm;
+    std::set<std::string> warm;
+    MOSAIC_TRY(wait_sessions("a warm seat", [&](const std::vector<Session>& sessions) {
+        warm.clear();
         for (const Session& session : sessions) {
             if (session.warm) {
                 warm.insert(session.instance);
@@ -156,7 +158,19 @@ Result<void> Product::wait_warm(int first, int count) {
             missing += warm.contains(seat_name(i)) ? 0 : 1;
         }
         return missing == 0;
-    });
+    }));
+    // The entry is there a moment before its seat may be taken: until the directory is synced.
+    const std::string counted = "\nmosaic_sessions{state=\"warm\"} ";
+    while (true) {
+        MOSAIC_TRY_ASSIGN(const std::string text, metrics());
+        const size_t at = text.find(counted);
+        if (at == std::string::npos) {
+            return fail(Code::invalid, "metrics: no count of warm sessions");
+        }
+        if (std::strtoull(text.c_str() + at + counted.size(), nullptr, 10) >= warm.size()) {
+            return {};
+        }
+    }
 }
 
 Result<void> Product::wait_none() {

@@ -94,7 +94,7 @@ class BrokerLink {
     [[nodiscard]] bool broker_gone() const { return state_ == State::down && !running_; }
 
     // Answers by run events: authorized or refused; bound (see take_news) or bind_refused or
-    // broker_lost; ended (see take_news).
+    // broker_lost; ended (see take_news). The human is authorized without a question.
     void authorize(SlotRef slot, const wire::AuthorizeLaunchArgs& args);
     void bind(SlotRef slot, const wire::BindLaunchArgs& args);
     void end(SlotRef slot, const wire::EndLaunchArgs& args);

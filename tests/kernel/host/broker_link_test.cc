@@ -31,7 +31,8 @@ constexpr const char* kRunName = "r0123456789ab";
 
 wire::AuthorizeLaunchArgs authorize_args() {
     wire::AuthorizeLaunchArgs args;
-    args.human = true;
+    args.caller = {"pm", ""};
+    args.caller_run = "raaaaaaaaaaaa";
     args.target = {"coder", ""};
     return args;
 }
@@ -161,6 +162,25 @@ TEST_CASE("questions and answers find each other in any order") {
 
     rig.broker->refuse({{"coder", ""}, "no-route", "why", "pm"});
     CHECK(wire::RefuseArgs::from(rig.next_request("refuse").args)->code == "no-route");
+}
+
+TEST_CASE("a broker that is there isn't asked whether the human may launch") {
+    BrokerRig rig;
+    if (!rig.ok()) {
+        return;
+    }
+    wire::AuthorizeLaunchArgs args = authorize_args();
+    args.human = true;
+    rig.broker->authorize(kSlot, args);
+    rig.run_until([&] { return rig.count(kSlot, EventKind::refused) == 1; });
+    CHECK(last_refusal(rig) == Refusal::broker_unavailable);
+    rig.broker->start();
+    rig.accept_broker();
+    rig.serve_start();
+    rig.broker->authorize(kSlot, args);
+    rig.broker->bind(kSlot, bind_args());
+    rig.next_request("bindLaunch");  // the first that comes
+    CHECK(rig.count(kSlot, EventKind::authorized) == 1);
 }
 
 TEST_CASE("a refusal of the broker comes with its code, an unknown code as unavailable") {

@@ -413,6 +413,22 @@ std::vector<json::Value> World::ps() const {
     return *value.array();
 }
 
+bool World::wait_counted_warm(size_t count) const {
+    const std::string sample = "\nmosaic_sessions{state=\"warm\"} ";
+    LineStream stream = admin();
+    const int64_t deadline = now_ms() + kWaitMs;
+    while (now_ms() < deadline) {
+        const json::Value reply = stream.request("metrics", json::Object{});
+        const std::string answer = text(*reply.find("result"), "text");
+        const size_t at = answer.find(sample);
+        REQUIRE(at != std::string::npos);
+        if (std::strtoull(answer.c_str() + at + sample.size(), nullptr, 10) >= count) {
+            return true;
+        }
+    }
+    return false;
+}
+
 LineStream World::admin() const {
     LineStream stream = LineStream::connect(bus_host() + "/admin.sock");
     REQUIRE(stream.valid());

@@ -95,6 +95,9 @@ class World {
 
     // A connection to admin.sock, as the human.
     [[nodiscard]] LineStream admin() const;
+    // Waits until the host counts at least so many seats as warm: their entries are there a moment
+    // before a launch may take them. False when it doesn't come to that.
+    [[nodiscard]] bool wait_counted_warm(size_t count) const;
     // All events so far.
     [[nodiscard]] std::vector<json::Value> events() const;
 

@@ -47,7 +47,9 @@ std::vector<json::Value> wait_warm(const World& world,
                           not_these.end();
                });
     });
-    REQUIRE_MESSAGE(there, "no such warm seats; the host's log:\n" << world.host_log());
+    REQUIRE_MESSAGE((there && world.wait_counted_warm(found.size())),
+                    "no such warm seats; the host's log:\n"
+                        << world.host_log());
     return found;
 }
 

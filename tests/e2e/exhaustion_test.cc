@@ -41,6 +41,15 @@ rlim_t limit_that_leaves(const std::set<rlim_t>& open, size_t unused) {
     return limit;
 }
 
+// The lowest number that isn't in use: what the next descriptor is called.
+rlim_t lowest_unused(const std::set<rlim_t>& open) {
+    rlim_t number = 0;
+    while (open.contains(number)) {
+        ++number;
+    }
+    return number;
+}
+
 // The host's limit of open files, lower while this lives. Only the soft one: it has to come back.
 class FewDescriptors {
   public:
@@ -157,4 +166,41 @@ TEST_CASE("however few descriptors a host has left a launch leaves nothing behin
     const size_t known = world.log("end").size() + 1;
     CHECK_MESSAGE(wait_for_change({runs}, [&] { return names_in(runs).size() == known; }),
                   names_in(runs).size() << " directories of " << known << " runs");
+}
+
+TEST_CASE("a host without descriptors to spare accepts nobody and launches and ends all the same") {
+    World world;
+    world.launch_block().find("models")->array()->front().set("max", 60);
+    world.start();
+    world.launch("pm");
+    // They hold so many of the host's descriptors that a quarter is more than a launch needs. One
+    // after the other, so that each takes the numbers that the one before it needed for a moment.
+    for (int i = 0; i < 48; ++i) {
+        world.launch("coder", "t" + std::to_string(i));
+    }
+    const std::string pm = world.workspace("pm");
+    {
+        // A quarter of the limit is kept from connections, and so is all that is left here: with a
+        // few to spare, for what still was open for a moment when we looked.
+        const rlim_t lowest = lowest_unused(descriptors_of(world.host().pid()));
+        const FewDescriptors few(world.host().pid(), lowest + lowest / 3 - 4);
+        // One accept was asked for before: a stranger has it.
+        LineStream stranger = LineStream::connect(world.bus_host() + "/launch.sock");
+        REQUIRE(stranger.valid());
+        REQUIRE(stranger.closed());
+        const std::string script =
+            "/run/mosaic/mosaic-runner tool launch '{\"instance\":\"tester\"}' >answer; : >done";
+        REQUIRE(world.mosaic({"send", "pm", ": >asks; " + script}).exit.code == 0);
+        REQUIRE(wait_for_change({pm}, [&] { return exists(pm + "/asks"); }));
+        for (int i = 0; i < 3; ++i) {
+            const std::string run = text(world.launch("reviewer"), "run");
+            CHECK(trim(world.ask("reviewer", "echo works")) == "works");
+            world.stop_run(run);
+            world.wait_log("end", run);
+        }
+        CHECK_FALSE(exists(pm + "/done"));
+    }
+    REQUIRE(wait_for_change({pm}, [&] { return exists(pm + "/done"); }));
+    CHECK_CONTAINS(read_text(pm + "/answer"), "\"instance\":\"tester\"");
+    CHECK(trim(world.ask("tester", "echo works")) == "works");
 }

@@ -306,6 +306,7 @@ class Host {
     void serve_when_recovered();
     void on_broker_again(const ToHost& bound);
     void check_processes_known() const;
+    void check_has_line(uint32_t run) const;
 
     World& world_;
     State state_ = State::starting;

@@ -201,6 +201,9 @@ void Host::carry_out(uint32_t index, LeftoverEffect effect) {
             break;
         case LeftoverEffect::settle:
             world_.truth.run_over(run);
+            if (leftover.state.facts.in_broker) {
+                check_has_line(run);
+            }
             if (world_.disk.directories.count(run) != 0 &&
                 std::find(to_remove_.begin(), to_remove_.end(), run) == to_remove_.end() &&
                 std::find(removing_.begin(), removing_.end(), run) == removing_.end()) {
@@ -242,6 +245,13 @@ void Host::serve_when_recovered() {
     world_.note("host serves");
     check_processes_known();
     want_warm();
+    for (uint32_t i = 0; i < leftovers_.size(); ++i) {
+        const launch::LeftoverState& state = leftovers_[i].state;
+        ++world_.counters.checks;
+        if (state.phase != LeftoverPhase::over && !state.reported) {
+            world_.fail("launches wait for what is left", leftovers_[i].run + " isn't over");
+        }
+    }
     const std::deque<Ask> waiting = std::exchange(waiting_, {});
     for (const Ask& ask : waiting) {
         if (dead_) {

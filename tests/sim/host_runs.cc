@@ -162,6 +162,12 @@ void Host::take_step(uint32_t index, const Event& event) {
         }
         carry_out(index, effect.kind);
     }
+    // Before its claim the host may not know yet whom to kill.
+    ++world_.counters.checks;
+    if (s.state.phase == Phase::killing && s.state.facts.claimed &&
+        world_.truth[s.run].acting > 0) {
+        world_.fail("whose time is up is killed", "run " + std::to_string(s.run) + " runs on");
+    }
 }
 
 // A deadline counts the time in which the host could do something about it.
@@ -526,14 +532,20 @@ void Host::free_seat(uint32_t index) {
         keep_directory(s.run);
     }
     world_.truth.run_over(s.run);
-    const RunTruth& truth = world_.truth[s.run];
-    const bool waits =
-        std::find(log_waiting_.begin(), log_waiting_.end(), s.run) != log_waiting_.end() ||
-        std::find(log_under_way_.begin(), log_under_way_.end(), s.run) != log_under_way_.end();
     // One whose bind was answered as failed was over for the host when a later broker found it.
-    const bool late = truth.found && !s.state.facts.bound;
-    if (truth.ended && truth.end_lines == 0 && !waits && !late) {
-        world_.fail("every end has its line", "run " + std::to_string(s.run) + " has none");
+    if (!world_.truth[s.run].found || s.state.facts.bound) {
+        check_has_line(s.run);
+    }
+}
+
+void Host::check_has_line(uint32_t run) const {
+    ++world_.counters.checks;
+    const RunTruth& truth = world_.truth[run];
+    const bool waits =
+        std::find(log_waiting_.begin(), log_waiting_.end(), run) != log_waiting_.end() ||
+        std::find(log_under_way_.begin(), log_under_way_.end(), run) != log_under_way_.end();
+    if (truth.ended && truth.end_lines == 0 && !waits) {
+        world_.fail("every end has its line", "run " + std::to_string(run) + " has none");
     }
 }
 

@@ -119,6 +119,8 @@ TEST_CASE("launches wait for every leftover that isn't reported as stuck") {
     static_cast<void>(all.step(0, LeftoverEvent::deadline));
     CHECK(all.may_launch());
     CHECK(all.is_taken(seat));
+    CHECK(all.count("anthropic", "m1") == 1);
+    CHECK(all.count() == 1);
     CHECK(!all.over());
     static_cast<void>(all.step(0, LeftoverEvent::gone));
     static_cast<void>(all.step(0, end_event(true, false)));

@@ -129,7 +129,7 @@ class Gatherer {
 
     // The settings' places, and the directories of the programs that this route brings.
     [[nodiscard]] std::vector<sandbox::Place> places() const {
-        std::vector<sandbox::Place> out = settings().places.at(instance_->name);
+        std::vector<sandbox::Place> out = places_of(settings(), *instance_);
         const auto add = [&](const std::string& real) {
             sandbox::Place place;
             place.path = real.substr(0, std::max<size_t>(real.rfind('/'), 1));

@@ -99,11 +99,11 @@ Result<Settings> copy_settings(const Settings& settings) {
     out.programs = settings.programs;
     out.stages = settings.stages;
     out.places = settings.places;
+    out.workspaces = settings.workspaces;
     return out;
 }
 
 void resolve_places(Settings& settings, const DataRoot& root) {
-    settings.places.clear();
     sandbox::PlaceFacts facts;
     facts.layout = &settings.layout;
     const auto variable = [&](const char* name) {
@@ -121,16 +121,29 @@ void resolve_places(Settings& settings, const DataRoot& root) {
         facts.module_dirs.push_back(module.directory);
     }
     facts.programs = {settings.programs.broker, settings.programs.runner};
+    settings.places = sandbox::resolve_places(sandbox::forbidden_places(facts));
+    settings.workspaces.clear();
     for (const auto& [name, instance] : settings.business.roles) {
-        facts.others.clear();
-        for (const auto& [other_name, other] : settings.business.roles) {
-            if (other_name != name) {
-                facts.others.push_back({other_name, other.workspace, other.shared_workspace});
-            }
+        std::vector<std::string>& paths = settings.workspaces[name];
+        for (const sandbox::Place& place :
+             sandbox::resolve_places({sandbox::Place{.path = instance.workspace, .what = ""}})) {
+            paths.push_back(place.path);
         }
-        facts.shared = instance.shared_workspace;
-        settings.places[name] = sandbox::resolve_places(sandbox::forbidden_places(facts));
     }
+}
+
+std::vector<sandbox::Place> places_of(const Settings& settings, const config::Instance& instance) {
+    std::vector<sandbox::Place> out = settings.places;
+    for (const auto& [name, other] : settings.business.roles) {
+        if (name == instance.name) {
+            continue;
+        }
+        for (const std::string& path : settings.workspaces.at(name)) {
+            out.push_back(sandbox::workspace_place({name, path, other.shared_workspace},
+                                                   instance.shared_workspace));
+        }
+    }
+    return out;
 }
 
 Result<std::vector<StagedTree>> plan_stages(Settings& settings, const DataRoot& root) {

@@ -53,14 +53,17 @@ struct Settings {
     Programs programs;
     // The staged tree of each module; "" is any of them, or one without a module, for the probe.
     std::map<std::string, std::string> stages;
-    // Where each instance's workspace must not be, by real path. Found once: the search costs some
-    // hundred system calls, and what it looks at is the operator's.
-    std::map<std::string, std::vector<sandbox::Place>> places;
+    // Where no workspace may be, and where each instance's own is, by real path (and by its own,
+    // where that is a link). Found once: the search costs some hundred system calls and ten more
+    // for each instance, and what it looks at is the operator's.
+    std::vector<sandbox::Place> places;
+    std::map<std::string, std::vector<std::string>> workspaces;
 };
 
 // Reads the files, the modules and what this machine has. Says on the log what doesn't keep a host
-// from running. Everything but `stages` and `places`. `living` are those of the host that runs, if
-// any: its programs are where they were, also when an update has replaced the host's own file.
+// from running. Everything but `stages`, `places` and `workspaces`. `living` are those of the host
+// that runs, if any: its programs are where they were, also when an update has replaced the host's
+// own file.
 [[nodiscard]] Result<Settings> read_settings(const SettingsSource& source,
                                              const Settings* living = nullptr);
 
@@ -73,8 +76,12 @@ struct Settings {
 // Loads the modules that are switched on, anew.
 void load_modules(Settings& settings);
 
-// Finds the places of every instance.
+// Finds `places` and `workspaces`.
 void resolve_places(Settings& settings, const DataRoot& root);
+
+// Where the workspace of this instance must not be: `places`, and the workspaces of all others.
+[[nodiscard]] std::vector<sandbox::Place> places_of(const Settings& settings,
+                                                    const config::Instance& instance);
 
 // Says which staged tree each module that loaded has, and returns those that aren't laid yet.
 [[nodiscard]] Result<std::vector<StagedTree>> plan_stages(Settings& settings, const DataRoot& root);

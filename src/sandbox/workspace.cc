@@ -184,6 +184,12 @@ std::string settle_inside(Workspace& workspace,
 
 }  // namespace
 
+Place workspace_place(const OtherWorkspace& other, bool shared) {
+    return {.path = other.path,
+            .what = kWorkspaceOf + other.instance + ",",
+            .equal = !(shared && other.shared)};
+}
+
 std::vector<Place> forbidden_places(const PlaceFacts& facts) {
     std::vector<Place> places{
         Place{.path = "/", .what = "the root directory", .holds = false, .inside = false},
@@ -213,9 +219,7 @@ std::vector<Place> forbidden_places(const PlaceFacts& facts) {
         }
     }
     for (const OtherWorkspace& other : facts.others) {
-        places.push_back(Place{.path = other.path,
-                               .what = kWorkspaceOf + other.instance + ",",
-                               .equal = !(facts.shared && other.shared)});
+        places.push_back(workspace_place(other, facts.shared));
     }
     return places;
 }

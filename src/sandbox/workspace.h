@@ -51,6 +51,9 @@ struct PlaceFacts {
     bool shared = false;  // this instance's sharedWorkspace
 };
 
+// The workspace of another instance as a place for one that is shared itself, or isn't. Pure.
+[[nodiscard]] Place workspace_place(const OtherWorkspace& other, bool shared);
+
 // Every place that the contract names, as written. Pure.
 [[nodiscard]] std::vector<Place> forbidden_places(const PlaceFacts& facts);
 

@@ -60,6 +60,7 @@ class LiveBench {
             const bool last = round + 1 == report_.options.rounds;
             MOSAIC_TRY(climb(round));
             if (last) {
+                say("looking at what they cost");
                 MOSAIC_TRY_ASSIGN(live, look_at_memory(scratch_, host_, waiter_));
                 MOSAIC_TRY(idle());
             }
@@ -71,9 +72,13 @@ class LiveBench {
         report_.memory = round_of(before, live, after);
         report_.host_resident = live.host;
         report_.broker_resident = live.broker;
+        say("launching all at once");
         MOSAIC_TRY(launch_all());
+        say("killing the host");
         MOSAIC_TRY(lose_the_host());
+        say("launching all once more");
         MOSAIC_TRY(product_.launch(0, most(), kInFlight));
+        say("stopping the host");
         report_.load_after = load_average();
         const Instant begin = monotonic_now();
         MOSAIC_TRY(host_.stop());
@@ -136,6 +141,10 @@ class LiveBench {
                          load_average().c_str());
         }
         return {};
+    }
+
+    static void say(const char* what) {
+        std::fprintf(stderr, "%s; load %s\n", what, load_average().c_str());
     }
 
     Result<void> wait_for(Duration time) {

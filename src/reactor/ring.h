@@ -73,6 +73,7 @@ class Op {
 
     [[nodiscard]] OpPhase phase() const { return phase_; }
 
+    // All ops of a tick are idle before the first of them is looked at (TRAP-27).
     [[nodiscard]] bool idle() const { return phase_ == OpPhase::idle; }
 
     // What the last completion gave: a count, a descriptor, poll events, or -errno.

@@ -136,6 +136,28 @@ TEST_CASE("replies go out in the order of the requests, in whatever order they a
     } while (std::next_permutation(order.begin(), order.end()));
 }
 
+TEST_CASE("a request that comes in the tick in which a reply was sent isn't lost") {
+    for (const bool last_first : {false, true}) {
+        CAPTURE(last_first);
+        Talking rig;
+        if (!rig.ok()) {
+            return;
+        }
+        rig.last_first = last_first;
+        const UniqueFd client = rig.connect(kRun);
+        send(client.get(), "one\n");
+        rig.expect(1);
+        // Both are done before the ring is looked at again.
+        for (const char* text : {"two", "three", "four"}) {
+            rig.answer(rig.take(), "yes\n");
+            send(client.get(), std::string(text) + "\n");
+            rig.expect(1);
+            CHECK(rig.requests.front().line == text);
+            CHECK(rig.receive(client.get(), 4) == "yes\n");
+        }
+    }
+}
+
 TEST_CASE("with sixteen requests outstanding reading stops until one is answered") {
     Talking rig;
     if (!rig.ok()) {

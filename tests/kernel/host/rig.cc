@@ -69,6 +69,15 @@ void Rig::run_tick(Instant deadline) {
     const auto ticked = loop.ring->tick(deadline, done);
     REQUIRE(ticked.has_value());
     loop.now = monotonic_now() + passed_;
+    const auto brings = [&](Owner owner) {
+        return std::any_of(done.begin(), done.end(), [&](const reactor::Op* op) {
+            return static_cast<Owner>(op->owner_kind()) == owner;
+        });
+    };
+    both_ways += brings(Owner::control_recv) && brings(Owner::control_send) ? 1U : 0U;
+    if (last_first) {
+        std::reverse(done.begin(), done.end());
+    }
     for (const reactor::Op* op : done) {
         dispatch(*op);
     }

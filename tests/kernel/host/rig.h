@@ -67,6 +67,11 @@ class Rig {
     // How many events of this kind came for the run.
     [[nodiscard]] size_t count(SlotRef run, launch::EventKind kind) const;
 
+    // A tick's completions are dispatched from the last to the first: the ring promises no order.
+    bool last_first = false;
+    // Ticks that brought both the end of a send to the broker and something from it.
+    size_t both_ways = 0;
+
     host::Loop loop;
     std::unique_ptr<host::Clients> clients;
     std::unique_ptr<host::SessionStore> store;

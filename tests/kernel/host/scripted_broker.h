@@ -23,6 +23,9 @@ class BrokerRig : public Rig {
     wire::Request next_request(const std::string& verb);
     wire::Reply next_reply();
 
+    // Whichever of the two comes next.
+    [[nodiscard]] std::variant<wire::Request, wire::Reply> next_frame();
+
     void say(const std::string& bytes);
 
     void say(const wire::Reply& reply) { say(wire::encode(reply)); }
@@ -41,8 +44,6 @@ class BrokerRig : public Rig {
     Scratch scratch;
 
   private:
-    [[nodiscard]] std::variant<wire::Request, wire::Reply> next_frame();
-
     UniqueFd listener_;
     UniqueFd broker_end_;
     wire::LineBuffer lines_;

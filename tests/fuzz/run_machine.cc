@@ -27,7 +27,9 @@ class World {
     // The events that can happen now.
     [[nodiscard]] std::vector<EventKind> possible() const {
         std::vector<EventKind> out;
-        add(out, authorizing_, {EventKind::authorized, EventKind::refused, EventKind::handed_over});
+        add(out, authorizing_, {EventKind::authorized, EventKind::refused});
+        // Only what still waits is handed over: an answer may come late, this is the host's doing.
+        add(out, authorizing_ && state_.phase == Phase::authorizing, {EventKind::handed_over});
         add(out, state_.phase == Phase::warm, {EventKind::taken});
         add(out, state_.phase == Phase::queued, {EventKind::admitted});
         add(out, preparing_, {EventKind::prepared, EventKind::prepare_failed});

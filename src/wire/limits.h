@@ -53,7 +53,7 @@ constexpr size_t kSocketPathBytesMax = 107;
 
 // What the broker takes in one loop turn, all of which one commit makes durable: of one connection,
 // so that a flood doesn't delay the others, and in all.
-constexpr size_t kTurnLinesPerConnectionMax = 4;
+constexpr size_t kTurnLinesPerConnectionMax = 2;
 constexpr size_t kTurnLinesMax = 512;
 constexpr size_t kAdminClientsMax = 64;
 

@@ -50,7 +50,10 @@ json::Value claimed_value(const std::string& business, const Run& run) {
 
 Result<Outcome> Core::handle_session(Caller& caller, const wire::Request& request, int64_t now) {
     MOSAIC_TRY_ASSIGN(const auto run, store_.find_run(caller.run));
-    if (!run || !run->live() || !capability_matches(request.cap, run->cap_hash)) {
+    if (!run || !run->live()) {
+        return error(request.id, BusError::unknown_capability, "the run has ended");
+    }
+    if (!capability_matches(request.cap, run->cap_hash)) {
         return error(request.id, BusError::unknown_capability, "not this run's capability");
     }
     return handle_run(caller, *run, request, now);

@@ -146,8 +146,10 @@ TEST_CASE("endLaunch records the end once, frees the role and kills the capabili
     CHECK(*result ==
           wire::EndLaunchResult{EndReason::killed, std::nullopt, "SIGKILL", "out of memory", true});
     CHECK(bench.events("role.released").size() == 1);
-    CHECK(bench.ask(session, "role.claim", wire::ClaimArgs{kCoderRun}.to_value()).reply.error ==
-          "unknown-capability");
+    const wire::Reply late =
+        bench.ask(session, "role.claim", wire::ClaimArgs{kCoderRun}.to_value()).reply;
+    CHECK(late.error == "unknown-capability");
+    CHECK(late.message == "the run has ended");
     CHECK((*bench.store.find_run(kCoderRun))->cap_hash.empty());
 
     args.reason = EndReason::host_lost;

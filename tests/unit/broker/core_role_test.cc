@@ -29,7 +29,9 @@ TEST_CASE("another run's capability or run id takes no role") {
     auto coder = bench.bound({"coder", ""}, kCoderRun);
     auto pm = bench.bound({"pm", ""}, kPmRun);
     const auto mine = wire::ClaimArgs{kCoderRun}.to_value();
-    CHECK(bench.ask(coder.caller, "role.claim", mine, pm.cap).reply.error == "unknown-capability");
+    const wire::Reply wrong = bench.ask(coder.caller, "role.claim", mine, pm.cap).reply;
+    CHECK(wrong.error == "unknown-capability");
+    CHECK(wrong.message == "not this run's capability");
     CHECK(bench.ask(coder.caller, "role.claim", mine, "").reply.error == "unknown-capability");
     CHECK(bench.ask(coder, "role.claim", wire::ClaimArgs{kPmRun}.to_value()).reply.error ==
           "not-authorized");

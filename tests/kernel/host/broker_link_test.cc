@@ -94,45 +94,6 @@ int64_t restart_delay_ms(BrokerRig& rig) {
 
 }  // namespace
 
-// A second copy of bindLaunch would make a second capability, and the first one, which the runner
-// has by then, would be refused.
-TEST_CASE("each request goes out once, whatever comes in the tick in which one was sent") {
-    for (const bool last_first : {false, true}) {
-        CAPTURE(last_first);
-        BrokerRig rig;
-        if (!rig.ok()) {
-            return;
-        }
-        rig.broker->start();
-        rig.accept_broker();
-        rig.serve_start();
-        rig.last_first = last_first;
-        rig.both_ways = 0;
-        int64_t last_request = 0;
-        int64_t last_reply = 0;
-        while (rig.both_ways < 10) {
-            rig.say(wire::Request{++last_reply, "claimed", "", wire::RunArgs{kRunName}.to_value()});
-            rig.broker->authorize(kSlot, authorize_args());
-            bool asked = false;
-            bool answered = false;
-            while (!asked || !answered) {
-                const auto frame = rig.next_frame();
-                if (const auto* request = std::get_if<wire::Request>(&frame)) {
-                    REQUIRE(request->verb == "authorizeLaunch");
-                    REQUIRE(request->id > last_request);
-                    last_request = request->id;
-                    asked = true;
-                } else {
-                    REQUIRE(std::get<wire::Reply>(frame).id == last_reply);
-                    REQUIRE_FALSE(answered);
-                    answered = true;
-                }
-            }
-            rig.say(wire::reply_ok(last_request, empty_object()));
-        }
-    }
-}
-
 TEST_CASE("a broker gets the configuration first, then is asked for the runs it holds") {
     BrokerRig rig;
     if (!rig.ok()) {

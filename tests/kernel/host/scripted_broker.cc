@@ -1,6 +1,7 @@
 #include "scripted_broker.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -96,6 +97,27 @@ void BrokerRig::say(const std::string& bytes) {
         }
         tick_now();
     }
+}
+
+void BrokerRig::say_unread(const wire::Request& request) {
+    // The link's end of its socketpair: no other stream of this domain is open here.
+    std::vector<pollfd> ends;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        const int fd = std::stoi(entry.path().filename());
+        int domain = 0;
+        int type = 0;
+        socklen_t size = sizeof(domain);
+        if (fd > STDERR_FILENO && ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+            domain == AF_UNIX && ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+            type == SOCK_STREAM) {
+            ends.push_back({fd, POLLIN, 0});
+        }
+    }
+    REQUIRE(ends.size() == 1);
+    const std::string bytes = wire::encode(request);
+    REQUIRE(::send(broker_end_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(bytes.size()));
+    REQUIRE(::poll(ends.data(), ends.size(), static_cast<int>(kPatienceMs)) == 1);
 }
 
 void BrokerRig::serve_start(const wire::BoundResult& bound) {

@@ -32,6 +32,9 @@ class BrokerRig : public Rig {
 
     void say(const wire::Request& request) { say(wire::encode(request)); }
 
+    // The same, and returns when the link could read it, without a tick in which it would.
+    void say_unread(const wire::Request& request);
+
     // Answers config and bound, so that the link is ready.
     void serve_start(const wire::BoundResult& bound = {});
     // The broker's process is gone, as seen at its socket. What it was sent before is dropped.

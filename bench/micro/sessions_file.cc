@@ -124,7 +124,8 @@ class Storing {
             if (!loop_.ring->tick(limit, done) || monotonic_now() >= limit) {
                 return false;
             }
-            for (const reactor::Op* op : done) {
+            for (reactor::Op* op : done) {
+                op->take();
                 if (static_cast<host::Owner>(op->owner_kind()) == host::Owner::store) {
                     store_->on_completion();
                 } else {

@@ -114,7 +114,7 @@ void BrokerLink::shut_down() {
 // What still is to be sent goes first: on a socket that is shut it would fail, and the broker with
 // it. Then the broker sees the end of file, finishes what it has read, and exits.
 void BrokerLink::shut_when_sent() {
-    const bool sent = !send_under_way_ && to_send_.empty() && sent_ == sending_.size();
+    const bool sent = send_op_.idle() && to_send_.empty() && sent_ == sending_.size();
     if (stopping_ && !shut_ && sent && control_.valid()) {
         shut_ = true;
         ::shutdown(control_.get(), SHUT_WR);
@@ -175,7 +175,7 @@ void BrokerLink::lose(const std::string& why) {
 }
 
 void BrokerLink::restart_when_quiet() {
-    const bool quiet = recv_op_.idle() && !send_under_way_ && exit_op_.idle() && exec_op_.idle();
+    const bool quiet = recv_op_.idle() && send_op_.idle() && exit_op_.idle() && exec_op_.idle();
     if (!child_ || running_ || state_ != State::down || !quiet) {
         return;
     }
@@ -274,7 +274,7 @@ void BrokerLink::send_text(std::string text) {
 }
 
 void BrokerLink::send_more() {
-    if (send_under_way_ || !control_.valid() || state_ == State::down || shut_) {
+    if (!send_op_.idle() || !control_.valid() || state_ == State::down || shut_) {
         return;
     }
     if (sent_ == sending_.size()) {
@@ -282,14 +282,12 @@ void BrokerLink::send_more() {
         sent_ = 0;
     }
     if (!sending_.empty()) {
-        send_under_way_ = true;
         loop_.ring->send(
             send_op_, control_.get(), sending_.data() + sent_, sending_.size() - sent_);
     }
 }
 
 void BrokerLink::on_send_done() {
-    send_under_way_ = false;
     const int result = send_op_.result();
     if (result < 0) {
         lose(errno_text(-result));

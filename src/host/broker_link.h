@@ -186,9 +186,6 @@ class BrokerLink {
     std::array<char, 65536> buffer_{};
     std::string sending_;
     size_t sent_ = 0;
-    // Until on_send_done(): the op alone is idle from the tick on that brings its completion, and
-    // what else that tick brings may come first (TRAP-27).
-    bool send_under_way_ = false;
     std::string to_send_;
     launch::Requests<Pending> requests_;
     std::map<int64_t, int64_t> asked_;  // request_id of news -> the living broker's id of it

@@ -77,8 +77,7 @@ void Clients::break_off(Client& client) {
 void Clients::read_more(uint32_t index) {
     Client& client = *clients_[index];
     const bool full = client.waiting.size() >= limits::kLaunchOutstandingMax;
-    if (!client.input_over && !full && !client.recv_under_way) {
-        client.recv_under_way = true;
+    if (!client.input_over && !full && client.recv_op.idle()) {
         loop_.ring->recv(
             client.recv_op, client.socket.get(), client.buffer.data(), client.buffer.size());
     }
@@ -86,7 +85,6 @@ void Clients::read_more(uint32_t index) {
 
 void Clients::on_recv_done(uint32_t index) {
     Client& client = *clients_[index];
-    client.recv_under_way = false;
     const int result = client.recv_op.result();
     // After the connection or its run ended nothing counts any more that was still under way.
     if (result > 0 && !client.input_over) {
@@ -156,7 +154,7 @@ void Clients::answer(SlotRef ref, uint64_t number, std::string reply) {
 
 void Clients::send_more(uint32_t index) {
     Client& client = *clients_[index];
-    if (client.send_under_way || client.broken) {
+    if (!client.send_op.idle() || client.broken) {
         return;
     }
     if (client.sent == client.sending.size()) {
@@ -168,7 +166,6 @@ void Clients::send_more(uint32_t index) {
         }
     }
     if (!client.sending.empty()) {
-        client.send_under_way = true;
         loop_.ring->send(client.send_op,
                          client.socket.get(),
                          client.sending.data() + client.sent,
@@ -178,7 +175,6 @@ void Clients::send_more(uint32_t index) {
 
 void Clients::on_send_done(uint32_t index) {
     Client& client = *clients_[index];
-    client.send_under_way = false;
     const int result = client.send_op.result();
     if (result < 0) {
         if (!client.broken) {
@@ -199,7 +195,7 @@ size_t Clients::open_connections() const {
 
 void Clients::recycle() {
     for (const auto& client : clients_) {
-        const bool quiet = !client->recv_under_way && !client->send_under_way;
+        const bool quiet = client->recv_op.idle() && client->send_op.idle();
         const bool nothing_to_send = client->broken || client->waiting.empty();
         if (client->in_use && client->input_over && quiet && nothing_to_send &&
             (client->broken || client->sent == client->sending.size())) {

@@ -69,10 +69,6 @@ class Clients {
         uint64_t next_number = 0;
         std::string sending;
         size_t sent = 0;
-        // Until on_recv_done() and on_send_done(): an op is idle from the tick on that brings its
-        // completion, and what else that tick brings may come first (TRAP-27).
-        bool recv_under_way = false;
-        bool send_under_way = false;
         reactor::Op recv_op;
         reactor::Op send_op;
     };

@@ -140,6 +140,7 @@ int Host::run() {
         loop_.now = monotonic_now();
         // Completions before timers: what has happened wins over a deadline that passed meanwhile.
         for (reactor::Op* op : done) {
+            op->take();
             dispatch(*op);
         }
         if (deadline.ns != INT64_MAX && (loop_.now - deadline) > kLateTick) {

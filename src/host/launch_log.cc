@@ -89,7 +89,7 @@ Result<void> LaunchLog::open(int launches_directory, const std::string& name) {
         return fail(Code::unsafe, name + " isn't a regular file");
     }
     const bool moved = file_.valid() && !is_same_file(facts, file_.get());
-    if (!writing_) {
+    if (op_.idle()) {
         file_ = std::move(file);
         if (moved) {
             begin_line_again();
@@ -123,7 +123,7 @@ void LaunchLog::append(std::string line) {
 }
 
 void LaunchLog::write_more() {
-    if (writing_ || failing_) {
+    if (!op_.idle() || failing_) {
         return;
     }
     if (written_ == under_way_.size()) {
@@ -131,14 +131,12 @@ void LaunchLog::write_more() {
         written_ = 0;
     }
     if (!under_way_.empty()) {
-        writing_ = true;
         loop_.ring->write(
             op_, file_.get(), under_way_.data() + written_, under_way_.size() - written_);
     }
 }
 
 void LaunchLog::on_write_done() {
-    writing_ = false;
     old_file_.reset();
     const int result = op_.result();
     if (result > 0) {

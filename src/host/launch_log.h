@@ -51,9 +51,6 @@ class LaunchLog {
 
     Loop& loop_;
     reactor::Op op_;
-    // Until on_write_done(): the op alone is idle from the tick on that brings its completion, and
-    // a signal to reopen may come before that (TRAP-27).
-    bool writing_ = false;
     UniqueFd file_;
     UniqueFd old_file_;      // of before a reopening, until its write is done
     bool moved_ = false;     // ... and the file opened since is another one

@@ -60,6 +60,7 @@ struct Ring::Impl {
     std::vector<Completion> reaped;
     uint32_t ops_in_flight = 0;
     uint32_t cancels_in_flight = 0;
+    uint32_t untaken = 0;  // done, and their owners haven't taken them
     uint64_t enters = 0;
     uint64_t overflows = 0;
 
@@ -244,11 +245,12 @@ Op& Ring::Impl::complete(const Completion& completion) {
     MOSAIC_ASSERT(token.slot < slots.size());
     MOSAIC_ASSERT(slots[token.slot].op != nullptr);
     Op& op = *slots[token.slot].op;
-    MOSAIC_ASSERT(!op.idle());
+    MOSAIC_ASSERT(op.phase_ == OpPhase::in_flight || op.phase_ == OpPhase::canceling);
     MOSAIC_ASSERT(token == token_of(op));
     MOSAIC_ASSERT(ops_in_flight > 0);
     --ops_in_flight;
-    op.phase_ = OpPhase::idle;
+    ++untaken;
+    op.phase_ = OpPhase::done;
     op.result_ = without_restart_codes(completion.result);
     return op;
 }
@@ -277,7 +279,9 @@ Ring::Ring(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Ring::~Ring() {
     for (const Impl::Slot& slot : impl_->slots) {
-        if (slot.op != nullptr) {
+        if (slot.op != nullptr && slot.op->phase_ == OpPhase::done) {
+            slot.op->take();
+        } else if (slot.op != nullptr) {
             cancel(*slot.op);
         }
     }
@@ -285,6 +289,9 @@ Ring::~Ring() {
     while (in_flight() > 0) {
         const Result<void> ticked = tick(kForever, done);
         MOSAIC_ASSERT(ticked.has_value());
+        for (Op* op : done) {
+            op->take();
+        }
     }
     for (const Impl::Slot& slot : impl_->slots) {
         if (slot.op != nullptr) {
@@ -302,6 +309,13 @@ Op::~Op() {
     }
 }
 
+void Op::take() {
+    MOSAIC_ASSERT(phase_ == OpPhase::done);
+    MOSAIC_ASSERT(ring_->impl_->untaken > 0);
+    --ring_->impl_->untaken;
+    phase_ = OpPhase::idle;
+}
+
 void Ring::forget(Op& op) {
     MOSAIC_ASSERT(impl_->slots[op.slot_].op == &op);
     impl_->slots[op.slot_].op = nullptr;
@@ -310,6 +324,7 @@ void Ring::forget(Op& op) {
 
 Result<void> Ring::tick(Instant deadline, std::vector<Op*>& done) {
     MOSAIC_ASSERT(deadline != kForever || in_flight() > 0);
+    MOSAIC_ASSERT(impl_->untaken == 0);
     done.clear();
     while (true) {
         impl_->refill();

@@ -48,6 +48,7 @@ enum class OpPhase : uint8_t {
     idle,
     in_flight,
     canceling,  // a cancel was asked for; the op's own completion is still to come
+    done,       // its completion came and waits for its owner
 };
 
 // One operation. `owner_kind` and `owner` are the caller's words: which of its slots this op
@@ -73,8 +74,12 @@ class Op {
 
     [[nodiscard]] OpPhase phase() const { return phase_; }
 
-    // All ops of a tick are idle before the first of them is looked at (TRAP-27).
     [[nodiscard]] bool idle() const { return phase_ == OpPhase::idle; }
+
+    // Its owner looks at the completion now; from here on it is idle. Until then it isn't, whoever
+    // asks: several are done in one tick, and what one owner does with the first must not take the
+    // second for one that may be armed again (TRAP-27).
+    void take();
 
     // What the last completion gave: a count, a descriptor, poll events, or -errno.
     [[nodiscard]] int32_t result() const { return result_; }
@@ -150,16 +155,15 @@ class Ring {
 
     // Submits what was armed and waits until something is done, or `deadline` (no waiting at all
     // when it has passed, for ever when it is kForever). Replaces `done` by the ops whose
-    // completion came, in the order of the completions, at most kDoneMax; each is idle now and its
-    // result is set. An op armed again by the caller appears again. No op in `done` may be
-    // destroyed before the caller is through with the list.
+    // completion came, in the order of the completions, at most kDoneMax; each has its result and
+    // must be taken by take() before the next tick. An op armed again by the caller appears again.
     //
     // Waiting for ever with nothing in flight is a bug; when only cancels are, tick returns an
     // empty list after the last. A signal doesn't end the wait: signals are for a signalfd and a
     // poll. An error (another thread, completions lost for want of memory) can't be recovered from.
     [[nodiscard]] Result<void> tick(Instant deadline, std::vector<Op*>& done);
 
-    // Ops that are not idle, and cancels that are not answered.
+    // Ops that the kernel has, and cancels that are not answered.
     [[nodiscard]] uint32_t in_flight() const;
 
     [[nodiscard]] RingFacts facts() const;

@@ -78,7 +78,8 @@ void Rig::run_tick(Instant deadline) {
     if (last_first) {
         std::reverse(done.begin(), done.end());
     }
-    for (const reactor::Op* op : done) {
+    for (reactor::Op* op : done) {
+        op->take();
         dispatch(*op);
     }
     dispatch_timers();

@@ -47,12 +47,19 @@ inline std::unique_ptr<Ring> make_ring(RingOptions options = {.entries = 64,
     return nullptr;
 }
 
+inline void take_all(const std::vector<Op*>& done) {
+    for (Op* op : done) {
+        op->take();
+    }
+}
+
 // Ticks until `op` is idle and returns its result; other completions on the way are dropped.
 inline int32_t finish(Ring& ring, const Op& op) {
     std::vector<Op*> done;
     while (!op.idle()) {
         const auto ticked = ring.tick(Ring::kForever, done);
         REQUIRE(ticked.has_value());
+        take_all(done);
     }
     return op.result();
 }
@@ -65,6 +72,7 @@ inline std::vector<Op*> drain(Ring& ring) {
         const auto ticked = ring.tick(Ring::kForever, done);
         REQUIRE(ticked.has_value());
         CHECK(done.size() <= Ring::kDoneMax);
+        take_all(done);
         all.insert(all.end(), done.begin(), done.end());
     }
     return all;
@@ -75,6 +83,7 @@ inline std::vector<Op*> tick_now(Ring& ring) {
     std::vector<Op*> done;
     const auto ticked = ring.tick(Instant{0}, done);
     REQUIRE(ticked.has_value());
+    take_all(done);
     return done;
 }
 

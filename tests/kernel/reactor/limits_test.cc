@@ -94,6 +94,7 @@ TEST_CASE("completions far past one tick's share all come, in later ticks, witho
     size_t ticks = 0;
     while (seen.size() < ops.size()) {
         REQUIRE(ring->tick(Ring::kForever, done).has_value());
+        take_all(done);
         CHECK(!done.empty());
         CHECK(done.size() <= Ring::kDoneMax);
         seen.insert(done.begin(), done.end());
@@ -154,6 +155,34 @@ TEST_CASE("a tick whose deadline has passed returns what is ready and waits for 
     drain(*ring);
 }
 
+TEST_CASE("an op that is done is idle when its owner has taken it and not before") {
+    const auto ring = make_ring();
+    if (ring == nullptr) {
+        return;
+    }
+    const UniqueFd event = make_event();
+    raise_event(event);
+    Op first;
+    Op second;
+    ring->poll(first, event.get(), POLLIN);
+    ring->poll(second, event.get(), POLLIN);
+    std::vector<Op*> done;
+    REQUIRE(ring->tick(Ring::kForever, done).has_value());
+    REQUIRE(done == std::vector<Op*>{&first, &second});
+    CHECK(ring->in_flight() == 0);
+    first.take();
+    CHECK(first.idle());
+    CHECK_FALSE(second.idle());
+    CHECK(second.result() == POLLIN);
+    // What its owner has yet to see can't be called off.
+    ring->cancel(second);
+    CHECK(second.phase() == OpPhase::done);
+    ring->poll(first, event.get(), POLLIN);
+    second.take();
+    CHECK(second.idle());
+    CHECK(finish(*ring, first) == POLLIN);
+}
+
 TEST_CASE("a tick never returns before its deadline with nothing done") {
     const auto ring = make_ring();
     if (ring == nullptr) {
@@ -165,6 +194,7 @@ TEST_CASE("a tick never returns before its deadline with nothing done") {
     std::vector<Op*> done;
     const Instant deadline = mosaic::monotonic_now() + mosaic::milliseconds(20);
     REQUIRE(ring->tick(deadline, done).has_value());
+    take_all(done);
     CHECK(done.empty());
     CHECK(mosaic::monotonic_now() >= deadline);
     // Nothing in flight at all is no reason to return early either.
@@ -172,6 +202,7 @@ TEST_CASE("a tick never returns before its deadline with nothing done") {
     drain(*ring);
     const Instant later = mosaic::monotonic_now() + mosaic::milliseconds(5);
     REQUIRE(ring->tick(later, done).has_value());
+    take_all(done);
     CHECK(mosaic::monotonic_now() >= later);
 }
 
@@ -200,6 +231,7 @@ TEST_CASE("a signal does not end a wait") {
     });
     std::vector<Op*> done;
     REQUIRE(ring->tick(Ring::kForever, done).has_value());
+    take_all(done);
     other.join();
     CHECK(done == std::vector<Op*>{&op});
     CHECK(signals == 1);
@@ -219,10 +251,12 @@ TEST_CASE("ready completions are handed out without entering the kernel") {
     }
     std::vector<Op*> done;
     REQUIRE(ring->tick(Ring::kForever, done).has_value());
+    take_all(done);
     const uint64_t enters = ring->facts().enters;
     size_t total = done.size();
     while (total < ops.size()) {
         REQUIRE(ring->tick(Ring::kForever, done).has_value());
+        take_all(done);
         total += done.size();
     }
     // All 600 completed at their submission.
@@ -330,6 +364,7 @@ TEST_CASE("kernel workers stay few, however many opens and syncs wait") {
     std::vector<Op*> done;
     while (ring->in_flight() > 0) {
         REQUIRE(ring->tick(Ring::kForever, done).has_value());
+        take_all(done);
         size_t workers = 0;
         for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
             std::ifstream comm(entry.path() / "comm");
@@ -369,6 +404,16 @@ TEST_CASE("using the ring against its rules is an assertion") {
         for (Op& op : ops) {
             ring->poll(op, fd, POLLIN);
         }
+    }));
+    CHECK(aborts([] {  // another tick before the last one's were taken
+        const UniqueFd event = make_event();
+        raise_event(event);
+        Op op;
+        const auto ring = make_ring();
+        ring->poll(op, event.get(), POLLIN);
+        std::vector<Op*> done;
+        static_cast<void>(ring->tick(Ring::kForever, done));
+        static_cast<void>(ring->tick(Instant{0}, done));
     }));
     CHECK(aborts([] {  // nothing can ever end this wait
         const auto ring = make_ring();

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/crash_point.h"
@@ -25,7 +26,7 @@ constexpr uint64_t kAdminToken = 2;
 constexpr uint64_t kSignalToken = 3;
 constexpr uint64_t kFirstConnection = 16;
 
-constexpr int kEventsPerTick = 128;
+constexpr size_t kEventsPerTick = 128;
 constexpr size_t kReadBytes = size_t{64} * 1024;
 constexpr size_t kControlLinesPerTurn = 128;
 // Out of descriptors: somebody else of the system may hold them, so waiting for a close of our own
@@ -90,10 +91,7 @@ Result<int> Server::run() {
 }
 
 Result<void> Server::start() {
-    epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-    if (!epoll_.valid()) {
-        return fail_sys(errno, "epoll_create1");
-    }
+    MOSAIC_TRY(watches_.open());
     set_nonblocking(sockets_.control.get());
     set_nonblocking(sockets_.bus.get());
     set_nonblocking(sockets_.admin.get());
@@ -101,18 +99,8 @@ Result<void> Server::start() {
     control_.fd = std::move(sockets_.control);
     control_.caller.kind = Caller::Kind::host;
     control_.armed = EPOLLIN;
-    MOSAIC_TRY(watch(control_.fd.get(), kControlToken, EPOLLIN, false));
-    return watch(sockets_.signals.get(), kSignalToken, EPOLLIN, false);
-}
-
-Result<void> Server::watch(int fd, uint64_t token, uint32_t events, bool known) {
-    epoll_event event{};
-    event.events = events;
-    event.data.u64 = token;
-    if (epoll_ctl(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0) {
-        return fail_sys(errno, "epoll_ctl");
-    }
-    return {};
+    MOSAIC_TRY(watches_.set(control_.fd.get(), kControlToken, EPOLLIN, false));
+    return watches_.set(sockets_.signals.get(), kSignalToken, EPOLLIN, false);
 }
 
 int Server::timeout_ms() const {
@@ -130,12 +118,8 @@ int Server::timeout_ms() const {
 // only then anything is sent.
 Result<void> Server::tick() {
     std::array<epoll_event, kEventsPerTick> events{};
-    const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerTick, timeout_ms());
-    if (count < 0 && errno != EINTR) {
-        return fail_sys(errno, "epoll_wait");
-    }
-    for (int i = 0; i < count; ++i) {
-        const epoll_event& event = events[static_cast<size_t>(i)];
+    MOSAIC_TRY_ASSIGN(const size_t count, watches_.wait(timeout_ms(), events));
+    for (const epoll_event& event : std::span(events).first(count)) {
         switch (event.data.u64) {
             case kBusToken:
             case kAdminToken:
@@ -158,6 +142,7 @@ Result<void> Server::tick() {
     const std::vector<Done> done = turns_.run(collect(), wall_clock_ms());
     carry_out(done);
     report_store();
+    report_watches();
     follow_human();
     finish_turn();
     for (const Done& one : done) {
@@ -176,8 +161,8 @@ Result<void> Server::tick() {
 }
 
 Result<void> Server::listen_now() {
-    MOSAIC_TRY(watch(sockets_.bus.get(), kBusToken, EPOLLIN, false));
-    MOSAIC_TRY(watch(sockets_.admin.get(), kAdminToken, EPOLLIN, false));
+    MOSAIC_TRY(watches_.set(sockets_.bus.get(), kBusToken, EPOLLIN, false));
+    MOSAIC_TRY(watches_.set(sockets_.admin.get(), kAdminToken, EPOLLIN, false));
     listening_ = true;
     return {};
 }
@@ -190,16 +175,16 @@ Result<void> Server::pause_accepting(bool admin, int sys) {
     }
     pause.on = true;
     accept_again_ = monotonic_now() + kAcceptPause;
-    return admin ? watch(sockets_.admin.get(), kAdminToken, 0, true)
-                 : watch(sockets_.bus.get(), kBusToken, 0, true);
+    return admin ? watches_.set(sockets_.admin.get(), kAdminToken, 0, true)
+                 : watches_.set(sockets_.bus.get(), kBusToken, 0, true);
 }
 
 Result<void> Server::resume_accepting() {
     if (std::exchange(bus_pause_.on, false)) {
-        MOSAIC_TRY(watch(sockets_.bus.get(), kBusToken, EPOLLIN, true));
+        MOSAIC_TRY(watches_.set(sockets_.bus.get(), kBusToken, EPOLLIN, true));
     }
     if (std::exchange(admin_pause_.on, false)) {
-        MOSAIC_TRY(watch(sockets_.admin.get(), kAdminToken, EPOLLIN, true));
+        MOSAIC_TRY(watches_.set(sockets_.admin.get(), kAdminToken, EPOLLIN, true));
     }
     return {};
 }
@@ -389,6 +374,15 @@ void Server::report_store() {
     store_failed_ = failed;
 }
 
+// Once: it may come and go with each connection.
+void Server::report_watches() {
+    if (watches_.polled() > 0 && !std::exchange(watches_told_, true)) {
+        log_line(
+            "this user has no epoll watches left (fs.epoll.max_user_watches): what comes now is "
+            "polled");
+    }
+}
+
 void Server::follow_human() {
     if (human_ == core_.config().human) {
         return;
@@ -481,7 +475,7 @@ void Server::finish_turn() {
             continue;
         }
         connection.armed = wanted;
-        if (!watch(connection.fd.get(), id, wanted, true) && !control) {
+        if (!watches_.set(connection.fd.get(), id, wanted, true) && !control) {
             close_connection(id);
         }
     }
@@ -497,6 +491,7 @@ void Server::close_connection(uint64_t id) {
                run != by_run_.end() && run->second == id) {
         by_run_.erase(run);
     }
+    watches_.remove(connection.fd.get());
     connections_.erase(found);
     accept_again_ = monotonic_now();  // there is a descriptor now
 }

@@ -14,11 +14,12 @@
 #include "broker/connection.h"
 #include "broker/core.h"
 #include "broker/turn.h"
+#include "broker/watches.h"
 #include "process/peer.h"
 
-// The broker's shell: one epoll loop over the control pair, the two listening sockets and their
+// The broker's shell: one loop over the control pair, the two listening sockets and their
 // connections. It decides who may connect (before a byte is read), how much of whom is taken in a
-// turn, and carries out what the turn came to. Blocking happens in epoll_wait and in the commit.
+// turn, and carries out what the turn came to. Blocking happens in wait() and in the commit.
 
 namespace mosaic::broker {
 
@@ -56,7 +57,6 @@ class Server {
 
     [[nodiscard]] Result<void> start();
     [[nodiscard]] Result<void> tick();
-    [[nodiscard]] Result<void> watch(int fd, uint64_t token, uint32_t events, bool known);
     [[nodiscard]] int timeout_ms() const;
     [[nodiscard]] Result<void> listen_now();
     [[nodiscard]] Result<void> pause_accepting(bool admin, int sys);
@@ -81,6 +81,7 @@ class Server {
     void forward(Connection& from, int64_t request, const Outcome& outcome);
     void ask_host(const std::string& verb, json::Value args);
     void report_store();
+    void report_watches();
     void queue(Connection& connection);
     void push(Connection& connection, const std::string& bytes);
     static void flush(Connection& connection);
@@ -96,7 +97,7 @@ class Server {
     Store& store_;
     Core core_;
     Turns turns_;
-    UniqueFd epoll_;
+    Watches watches_;
     Connection control_;
     std::map<uint64_t, std::unique_ptr<Connection>> connections_;
     std::map<std::string, uint64_t> by_run_;
@@ -113,6 +114,7 @@ class Server {
     Instant accept_again_{};
     bool stopping_ = false;
     bool store_failed_ = false;
+    bool watches_told_ = false;
 };
 
 // One line to standard error. Never with a capability or a message's body.

@@ -41,7 +41,7 @@ bool Server::accept_one(bool admin) {
     const size_t reserve =
         admin ? limits::kDescriptorsInReserve : limits::kDescriptorsKeptFromRunners;
     if (!process::descriptors_left(listener, reserve)) {
-        ignore(pause_accepting(admin, EMFILE), "epoll_ctl on a descriptor that is watched");
+        ignore(pause_accepting(admin, EMFILE), "changing what a watched descriptor is watched for");
         return false;
     }
     UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -53,7 +53,8 @@ bool Server::accept_one(bool admin) {
             // Nobody waits any more: the next time is news.
             (admin ? admin_pause_ : bus_pause_).told = false;
         } else {
-            ignore(pause_accepting(admin, errno), "epoll_ctl on a descriptor that is watched");
+            ignore(pause_accepting(admin, errno),
+                   "changing what a watched descriptor is watched for");
         }
         return false;
     }
@@ -135,7 +136,7 @@ Connection* Server::add_connection(UniqueFd fd, Caller caller, Seat mailbox) {
     connection->caller = std::move(caller);
     connection->mailbox = std::move(mailbox);
     connection->armed = EPOLLIN;
-    if (const auto watched = watch(connection->fd.get(), connection->id, EPOLLIN, false);
+    if (const auto watched = watches_.set(connection->fd.get(), connection->id, EPOLLIN, false);
         !watched) {
         log_line(watched.error().text);
         return nullptr;

@@ -169,7 +169,7 @@ void Session::prepare_turns() {
         const std::string& path = loaded_.session.turn_marker;
         const std::string name = path.substr(path.find_last_of('/') + 1);
         if (auto watched = setting_.marker.watch(loaded_.directory.io.get(), name); !watched) {
-            log_line("turns end at the adapter's exit only: " + watched.error().text);
+            log_line("the end of a turn is looked for every now and then: " + watched.error().text);
         }
     }
 }

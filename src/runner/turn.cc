@@ -29,6 +29,8 @@ constexpr int kLastReadsMax = 128;
 // Killed processes are gone within milliseconds; one that hangs in the kernel is left to the
 // reaper.
 constexpr Duration kSweep = seconds(2);
+// How often a marker is looked for that inotify(7) doesn't tell of.
+constexpr Duration kMarkerLook = milliseconds(200);
 
 struct Pipe {
     UniqueFd read_end;  // non-blocking
@@ -94,6 +96,9 @@ Turn::Turn(TurnSetting& setting, wire::Message message)
 
 void Turn::start(const wire::StateFacts& state, Instant now) {
     turn_until_ = now + seconds(setting_.session.limits.turn_seconds);
+    if (setting_.session.turn_end == wire::TurnEnd::marker && setting_.marker.fd() < 0) {
+        look_at_ = now + kMarkerLook;
+    }
     if (auto prepared = prepare(state); !prepared) {
         cause_ = "it could not be started: " + prepared.error().text;
         finish();
@@ -184,13 +189,7 @@ void Turn::work(const PollSet& polls, Instant now) {
     if (polls.ready(error_.get()) != 0) {
         read_error();
     }
-    if (phase_ == Phase::running && polls.ready(setting_.marker.fd()) != 0) {
-        setting_.marker.drain();
-        if (setting_.marker.there()) {
-            marked_ = true;
-            end("", now);
-        }
-    }
+    look_for_marker(polls.ready(setting_.marker.fd()) != 0, now);
     if (phase_ == Phase::running && now >= *turn_until_) {
         end("it ran longer than " + std::to_string(setting_.session.limits.turn_seconds) +
                 " seconds and was ended",
@@ -205,10 +204,27 @@ void Turn::work(const PollSet& polls, Instant now) {
     }
 }
 
+void Turn::look_for_marker(bool changed, Instant now) {
+    if (phase_ != Phase::running) {
+        return;
+    }
+    if (changed) {
+        setting_.marker.drain();
+    } else if (look_at_ && now >= *look_at_) {
+        look_at_ = now + kMarkerLook;
+    } else {
+        return;
+    }
+    if (setting_.marker.there()) {
+        marked_ = true;
+        end("", now);
+    }
+}
+
 std::optional<Instant> Turn::deadline() const {
     switch (phase_) {
         case Phase::running:
-            return turn_until_;
+            return look_at_ ? std::min(*look_at_, *turn_until_) : turn_until_;
         case Phase::ending:
             return kill_at_;
         case Phase::sweeping:

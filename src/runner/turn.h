@@ -86,6 +86,7 @@ class Turn {
     void read_error();
     void end(std::string cause, Instant now);
     void finish();
+    void look_for_marker(bool changed, Instant now);
 
     TurnSetting& setting_;
     wire::Message message_;
@@ -102,6 +103,7 @@ class Turn {
     uint64_t error_bytes_ = 0;
     std::string cause_;  // why the turn failed; empty: it hasn't
     std::optional<Instant> turn_until_;
+    std::optional<Instant> look_at_;  // for the marker, where nothing tells of it
     std::optional<Instant> kill_at_;
     std::optional<Instant> sweep_until_;
     bool marked_ = false;

@@ -1,7 +1,12 @@
 // Goal: one turn per message, with the documented request, environment and reply, whatever the
 // adapter does. Method: the real program with small shell adapters.
 
+#include <sys/syscall.h>
+
+#include <cerrno>
+
 #include "kernel/runner/scene.h"
+#include "refused_call.h"
 #include "wire/codes.h"
 
 using namespace scene;
@@ -192,6 +197,18 @@ TEST_CASE("a turn that ends by marker ends when the marker appears") {
     auto [broker, receive] = s.claimed();
     CHECK(s.turn(broker, receive, "x").body == "said\n");
     CHECK(s.turn(broker, receive, "x").body == "said\n");
+}
+
+TEST_CASE("a marker ends a turn also where no instance of inotify is left to watch for it") {
+    // Another session of the user's may have them all.
+    mosaic::test::under_filter(mosaic::test::refused_call(SYS_inotify_init1, EMFILE), [] {
+        Scene s;
+        s.session.turn_end = wire::TurnEnd::marker;
+        s.adapter("echo said; : > $MOSAIC_TURN_MARKER\nsleep 1000");
+        s.start();
+        auto [broker, receive] = s.claimed();
+        CHECK(s.turn(broker, receive, "x").body == "said\n");
+    });
 }
 
 TEST_CASE("a broker that goes away during a turn gets the reply once it is back, once") {

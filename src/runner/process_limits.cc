@@ -13,6 +13,12 @@
 namespace mosaic::runner {
 namespace {
 
+// What the kernel counts together for all of a user's processes. Pinned pages are the host's ring,
+// too: a session that has pinned as much as a ring's owner may lock keeps the next host from its
+// ring. Enough for programs that lock secrets.
+constexpr int64_t kLockedBytes = int64_t{64} * 1024;
+constexpr int64_t kPendingSignals = 1024;  // and timers of timer_create(2)
+
 constexpr std::string_view kOomScore = "500";  // as the host writes for the sandbox
 
 // Soft and hard.
@@ -32,6 +38,8 @@ void limit(__rlimit_resource_t resource, int64_t most) {
 void set_process_limits(const wire::SessionLimits& limits) {
     limit(RLIMIT_NPROC, limits.processes);
     limit(RLIMIT_NOFILE, limits.open_files);
+    limit(RLIMIT_MEMLOCK, kLockedBytes);
+    limit(RLIMIT_SIGPENDING, kPendingSignals);
     // 1 and not 0: to the kernel 1 also means no core for a program that the machine's core_pattern
     // pipes to, which would put a session's memory, credentials included, where others collect it.
     limit(RLIMIT_CORE, 1);

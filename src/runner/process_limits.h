@@ -4,8 +4,8 @@
 
 namespace mosaic::runner {
 
-// Lowers what this process and all that it starts may use: processes, open files, cores. A hard
-// limit that is lower already stays.
+// Lowers what this process and all that it starts may use: processes, open files, locked memory,
+// pending signals, cores. A hard limit that is lower already stays.
 void set_process_limits(const wire::SessionLimits& limits);
 
 // When memory runs out, this process and all that it starts go before the host. Who starts the

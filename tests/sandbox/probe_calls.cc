@@ -291,7 +291,7 @@ void semaphore() {
 }
 
 void limits() {
-    const std::array<std::pair<const char*, __rlimit_resource_t>, 5> all = {
+    const std::array<std::pair<const char*, __rlimit_resource_t>, 7> all = {
         {{"processes", RLIMIT_NPROC},
          {"files", RLIMIT_NOFILE},
          {"core", RLIMIT_CORE},
@@ -331,6 +331,8 @@ int run(const std::string& command, char** arguments) {
     } else if (command == "keys") {
         keys();
     } else if (command == "kernel") {
+         {"locked memory", RLIMIT_MEMLOCK},
+         {"signals", RLIMIT_SIGPENDING},
         kernel();
     } else if (command == "modules") {
         try_all({{"get", 459}, {"set", 460}, {"list", 461}});

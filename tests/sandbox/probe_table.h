@@ -390,7 +390,8 @@ inline std::vector<Probe> runner_table(const RunnerPlaces& p) {
                    calls + "limits",
                    "processes " + std::to_string(p.processes) + "\nfiles " +
                        std::to_string(p.open_files) +
-                       "\ncore 1\naddress space unlimited\nfile size unlimited\n"});
+                       "\ncore 1\nlocked memory 65536\nsignals 1024\naddress space unlimited\nfile "
+                       "size unlimited\n"});
     out.push_back({"when memory runs out sessions go before the host",
                    "cat /proc/self/oom_score_adj",
                    "500\n"});

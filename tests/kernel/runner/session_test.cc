@@ -273,6 +273,8 @@ TEST_CASE("limits are lowered, soft and hard, and it goes before the host when m
     check("Max processes", RLIMIT_NPROC, 2000);
     check("Max open files", RLIMIT_NOFILE, 200);
     check("Max core file size", RLIMIT_CORE, 1);
+    check("Max locked memory", RLIMIT_MEMLOCK, 65536);
+    check("Max pending signals", RLIMIT_SIGPENDING, 1024);
     CHECK(read_text("/proc/" + std::to_string(s.pid()) + "/oom_score_adj") == "500\n");
 }
 

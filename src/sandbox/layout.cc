@@ -185,6 +185,7 @@ Chain follow(const std::string& root, const std::string& path) {
             continue;
         }
         if (segment == "..") {
+            chain.left.push_back(at.empty() ? "/" : at);
             at = parent_of(at);
             continue;
         }

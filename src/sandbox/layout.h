@@ -26,9 +26,10 @@ struct Link {
 
 // A path followed to its end, link by link.
 struct Chain {
-    std::vector<Link> links;  // each link that was met, on the way or at the end, in order
-    std::string real;         // the end; empty when it isn't reached
-    std::string problem;      // why it isn't: "/run/x does not exist"; empty when it is
+    std::vector<Link> links;        // each link that was met, on the way or at the end, in order
+    std::vector<std::string> left;  // each directory that ".." led out of, its real path
+    std::string real;               // the end; empty when it isn't reached
+    std::string problem;            // why it isn't: "/run/x does not exist"; empty when it is
 
     [[nodiscard]] bool reached() const { return problem.empty(); }
 };

@@ -163,6 +163,30 @@ bool goes_up(const std::string& tidy) {
     return (tidy + "/").find("/../") != std::string::npos;
 }
 
+// Whether the way to a workspace goes through that of another instance, whose session can lead it
+// elsewhere: now, or between this look and the opening. Empty: it doesn't, so that no session had a
+// hand in it.
+std::string led_through(const Chain& chain, const std::vector<Place>& places) {
+    for (const Place& place : places) {
+        if (!place.what.starts_with(kWorkspaceOf)) {
+            continue;
+        }
+        // The directory itself is none of its own session's to replace.
+        const auto in_it = [&](const std::string& path) {
+            return path != place.path && lies_in(path, place.path);
+        };
+        const bool through = std::any_of(chain.links.begin(),
+                                         chain.links.end(),
+                                         [&](const Link& link) { return in_it(link.path); }) ||
+                             std::any_of(chain.left.begin(), chain.left.end(), in_it) ||
+                             in_it(chain.real);
+        if (through) {
+            return place.what + " " + escape_path(place.path);
+        }
+    }
+    return "";
+}
+
 // Decides where the session has the workspace whose real path is known. Empty, or why nowhere.
 std::string settle_inside(Workspace& workspace,
                           const std::string& configured,
@@ -230,18 +254,17 @@ std::vector<Place> resolve_places(const std::vector<Place>& places) {
     for (const Place& place : places) {
         Place real = place;
         real.path = resolved(place.path);
-        // A link itself (its parents resolved) must not lie in a workspace either: who can replace
-        // it decides where it leads. A program found through one is the usual case.
-        Place link = place;
-        const std::string tidy = tidy_path(place.path);
-        const std::string parent = resolved(parent_of(tidy));
-        link.path = tidy == "/" ? tidy : tidy_path(parent + tidy.substr(tidy.rfind('/')));
-        const bool is_link = link.path != real.path;
         if (std::find(out.begin(), out.end(), real) == out.end()) {
             out.push_back(std::move(real));
         }
-        if (is_link && std::find(out.begin(), out.end(), link) == out.end()) {
-            out.push_back(std::move(link));
+        // No link on the way may lie in a workspace either: who can replace it decides where the
+        // way leads. A program found through one is the usual case.
+        for (const Link& met : follow("/", place.path).links) {
+            Place link = place;
+            link.path = met.path;
+            if (std::find(out.begin(), out.end(), link) == out.end()) {
+                out.push_back(std::move(link));
+            }
         }
     }
     return out;
@@ -267,6 +290,7 @@ tl::expected<Workspace, WorkspaceRefusal> open_workspace(const std::string& conf
         return refuse(Refusal::workspace_missing,
                       "\"" + escape_path(configured) + "\" is not an absolute path");
     }
+    const Chain chain = follow("/", configured);
     Workspace workspace;
     workspace.fd.reset(::open(configured.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!workspace.fd.valid()) {
@@ -285,6 +309,11 @@ tl::expected<Workspace, WorkspaceRefusal> open_workspace(const std::string& conf
                       by_link ? escape_path(configured) + " leads to " + shown + ", which" +
                                     unsafe.substr(shown.size())
                               : unsafe);
+    }
+    if (const std::string through = led_through(chain, places); !through.empty()) {
+        return refuse(Refusal::workspace_unsafe,
+                      escape_path(configured) + " leads through " + through +
+                          ", where a session decides where it ends");
     }
     if (std::string nowhere = settle_inside(workspace, configured, places); !nowhere.empty()) {
         return refuse(Refusal::workspace_unsafe, std::move(nowhere));

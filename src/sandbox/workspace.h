@@ -58,8 +58,8 @@ struct PlaceFacts {
 [[nodiscard]] std::vector<Place> forbidden_places(const PlaceFacts& facts);
 
 // The same places by real path. What doesn't exist keeps its missing part as text, below the real
-// path of what does: ~/.aws is out of bounds before it exists. A place that is a link stays in the
-// list by its own path too.
+// path of what does: ~/.aws is out of bounds before it exists. Each link on the way to a place is
+// in the list by its own path too.
 [[nodiscard]] std::vector<Place> resolve_places(const std::vector<Place>& places);
 
 // Why the workspace at this real path is unsafe, naming both paths, on one line; empty: it is safe.
@@ -81,7 +81,8 @@ struct WorkspaceRefusal {
 };
 
 // Opens and judges. `configured` may go through links. `places` are resolved ones. A reason is one
-// line whatever the path holds. A workspace with neither a real path nor a configured one (without
+// line whatever the path holds. A path that goes through the workspace of another instance is
+// unsafe wherever it ends. A workspace with neither a real path nor a configured one (without
 // "..") that is UTF-8 counts as unsafe.
 [[nodiscard]] tl::expected<Workspace, WorkspaceRefusal> open_workspace(
     const std::string& configured, const std::vector<Place>& places);

@@ -277,6 +277,53 @@ TEST_CASE("a place that is a link is guarded at both of its ends") {
     CHECK(unsafe_reason(scratch / "other", places).empty());
 }
 
+TEST_CASE("every link on the way to a place is guarded") {
+    const Scratch scratch;
+    scratch.directory("opt/tools/modules");
+    scratch.directory("ws/one");
+    scratch.link("../../opt/tools", "ws/one/tools");
+    scratch.link("ws/one", "alias");
+    PlaceFacts facts;
+    facts.plugin_dirs = {scratch / "alias/tools/modules"};
+    const std::vector<Place> places = resolve_places(forbidden_places(facts));
+    CHECK(unsafe_reason(scratch / "ws/one", places) ==
+          scratch / "ws/one holds the plugin directory " + scratch.path() + "/ws/one/tools");
+    CHECK_FALSE(unsafe_reason(scratch / "opt/tools", places).empty());
+    CHECK(unsafe_reason(scratch / "ws/two", places).empty());
+}
+
+TEST_CASE("a workspace to which another's session could lead elsewhere is refused") {
+    const Scratch scratch;
+    scratch.directory("theirs/directory");
+    scratch.directory("elsewhere/sub");
+    scratch.link("../elsewhere", "theirs/link");
+    scratch.link("theirs", "alias");
+    scratch.link("alias/link/sub", "by-several");
+    scratch.link("elsewhere", "harmless");
+    PlaceFacts facts;
+    facts.shared = true;
+    facts.others = {{"coder", scratch / "alias", true}};
+    const std::vector<Place> places = resolve_places(forbidden_places(facts));
+    for (const std::string path : {"theirs/link",
+                                   "theirs/link/sub",
+                                   "alias/link/sub",
+                                   "by-several",
+                                   "alias/directory/../../elsewhere"}) {
+        CAPTURE(path);
+        const auto workspace = open_workspace(scratch / path, places);
+        REQUIRE_FALSE(workspace.has_value());
+        CHECK(workspace.error().code == Refusal::workspace_unsafe);
+        CHECK(workspace.error().reason ==
+              scratch / path + " leads through the workspace of coder, " + scratch.path() +
+                  "/theirs, where a session decides where it ends");
+    }
+    // What it can't change: its own place, and links beside it.
+    for (const std::string path : {"theirs", "alias", "theirs/../elsewhere", "harmless/sub"}) {
+        CAPTURE(path);
+        CHECK(open_workspace(scratch / path, places).has_value());
+    }
+}
+
 TEST_CASE(
     "a place that doesn't exist yet is guarded all the same, below the real path of what does") {
     const Scratch scratch;

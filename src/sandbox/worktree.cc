@@ -137,6 +137,12 @@ class Repository {
         if (!common_fd_.valid()) {
             return common_ + " can't be opened";
         }
+        // It may lie in the workspace of a session that runs and replaces a directory on the way:
+        // what was proven above, by path, must be what is bound. Below it no link is followed.
+        const auto opened = process::real_path("/proc/self/fd/" + std::to_string(common_fd_.get()));
+        if (!opened || *opened != common_) {
+            return common_ + " was replaced while it was looked at";
+        }
         config_ = open_itself(common_fd_.get(), "config", S_IFREG);
         objects_ = open_itself(common_fd_.get(), "objects", S_IFDIR);
         refs_ = open_itself(common_fd_.get(), "refs", S_IFDIR);

@@ -4,6 +4,11 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
 
 #include "scratch.h"
 
@@ -157,4 +162,53 @@ TEST_CASE("settings of a worktree's own keep a repository from being bound") {
     const Clone clone;
     clone.scratch.file("main/.git/config", "[extensions]\n\tWorktreeConfig = true\n");
     check_unbound(clone.look(), "extensions.worktreeConfig");
+}
+
+TEST_CASE("a repository that is swapped while it is looked at is never another's") {
+    // A session whose workspace is `other` offers a repository that names `ws`, and puts a link to
+    // somebody's clone on the way to it, again and again. That clone names another workspace.
+    const Scratch scratch;
+    const std::string ws = scratch.directory("ws");
+    for (const std::string repository : {"other/way/.git", "private/.git"}) {
+        const std::string admin = repository + "/worktrees/ws";
+        scratch.directory(repository + "/objects");
+        scratch.directory(repository + "/refs");
+        scratch.file(repository + "/config");
+        scratch.file(admin + "/commondir", "../..\n");
+    }
+    scratch.file("other/way/.git/worktrees/ws/gitdir", ws + "/.git\n");
+    scratch.file("private/.git/worktrees/ws/gitdir", scratch / "elsewhere/.git\n");
+    scratch.file("ws/.git", "gitdir: " + (scratch / "other/way/.git/worktrees/ws\n"));
+    scratch.link("../private", "other/aside");
+    std::atomic<bool> over = false;
+    std::thread swapper([&] {
+        while (!over) {
+            ::renameat2(AT_FDCWD,
+                        (scratch / "other/way").c_str(),
+                        AT_FDCWD,
+                        (scratch / "other/aside").c_str(),
+                        RENAME_EXCHANGE);
+        }
+    });
+    Workspace workspace;
+    workspace.path = ws;
+    workspace.fd.reset(::open(ws.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+
+    struct stat secret {};
+
+    REQUIRE(::stat((scratch / "private/.git").c_str(), &secret) == 0);
+    int leaked = 0;
+    for (int i = 0; i < 20000; ++i) {
+        const GitFinding finding = look_at_git(workspace, true, {});
+
+        struct stat bound {};
+
+        if (!finding.fds.empty() && ::fstat(finding.fds[0].get(), &bound) == 0 &&
+            bound.st_ino == secret.st_ino) {
+            ++leaked;
+        }
+    }
+    over = true;
+    swapper.join();
+    CHECK(leaked == 0);
 }

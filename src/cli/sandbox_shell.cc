@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/machine.h"
@@ -27,7 +28,15 @@ namespace mosaic::cli {
 namespace {
 
 // As a session's: it goes before the host when memory runs out.
-constexpr int kOomScore = 500;
+constexpr std::string_view kOomScore = "500";
+
+void raise_own_oom_score() {
+    const UniqueFd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+    if (file.valid()) {
+        ignore(::write(file.get(), kOomScore.data(), kOomScore.size()),
+               "refused where a higher score was inherited, which will do");
+    }
+}
 
 // Sessions never run as root, and neither does this.
 Result<void> become_ordinary(const std::string& data_root) {
@@ -150,8 +159,10 @@ class Shell {
                                           sandbox::kGitFdFirst + static_cast<int>(i));
         }
         spec.new_keyring = true;
-        spec.oom_score_adj = kOomScore;
         spec.parent_death_kill = true;
+        // Inside nobody can write it, and from outside that could come too late for what bwrap has
+        // forked by then: it goes first itself.
+        raise_own_oom_score();
         MOSAIC_TRY_ASSIGN(process::Spawned child, process::spawn(spec));
         MOSAIC_TRY(child.wait_exec());
         return child;

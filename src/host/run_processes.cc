@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "host/failure.h"
 #include "host/kill.h"
@@ -109,7 +110,8 @@ void Runs::start_outer(uint32_t index) {
     ring.read(s.status_op, s.status_pipe.get(), s.status_buffer.data(), s.status_buffer.size());
 }
 
-// Opens the gate.
+// Opens the gate, once bwrap has been executed: its score for when memory runs out is written then,
+// and what it forks behind the gate inherits that.
 void Runs::spawn(uint32_t index) {
     RunSlot& s = slot(index);
     s.spawned_at = parts_.loop.now;
@@ -117,6 +119,15 @@ void Runs::spawn(uint32_t index) {
         parts_.loop.post(ref_of(index), EventKind::start_failed);
         return;
     }
+    if (!s.exec_op.idle()) {
+        s.gate_wanted = true;
+        return;
+    }
+    open_gate(index);
+}
+
+void Runs::open_gate(uint32_t index) {
+    RunSlot& s = slot(index);
     ::shutdown(s.gate.get(), SHUT_RDWR);
     s.gate.reset();
     s.spawned = true;
@@ -177,12 +188,15 @@ Result<void> Runs::start_behind_gate(RunSlot& s) {
 void Runs::on_exec(uint32_t index) {
     RunSlot& s = slot(index);
     const auto started = s.child->finish_exec();
-    if (!started) {
+    if (started) {
+        s.child.reset();  // its stack and its copies of the arguments
+    } else {
         s.failure = "sandbox: " + started.error().text;
         sandbox_doubt_ = true;
-        return;
     }
-    s.child.reset();  // its stack and its copies of the arguments
+    if (std::exchange(s.gate_wanted, false)) {
+        open_gate(index);
+    }
 }
 
 void Runs::on_status(uint32_t index) {

@@ -91,8 +91,9 @@ struct RunSlot {
     std::array<char, 512> status_buffer{};
     bool status_over = true;
     bool reaped = false;
-    bool spawned = false;  // the gate is open; before that an exit isn't told
-    bool found = false;    // the runner was found and checked
+    bool gate_wanted = false;  // it may open as soon as bwrap is what runs behind it
+    bool spawned = false;      // the gate is open; before that an exit isn't told
+    bool found = false;        // the runner was found and checked
     process::Exit exit;
     bool has_group = false;  // a control group of its own, not yet given to removal
 

@@ -170,6 +170,7 @@ class Runs {
     void start_outer(uint32_t index);
     [[nodiscard]] Result<void> start_behind_gate(RunSlot& s);
     void spawn(uint32_t index);
+    void open_gate(uint32_t index);
     void find_runner_of(uint32_t index);
     void kill(RunSlot& s);
     void drop_group(RunSlot& s);

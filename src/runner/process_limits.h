@@ -9,8 +9,9 @@ namespace mosaic::runner {
 void set_process_limits(const wire::SessionLimits& limits);
 
 // When memory runs out, this process and all that it starts go before the host. Who starts the
-// sandbox writes that from outside as well, which may come too late for what the sandbox has forked
-// by then. To be called while the process is dumpable: later its files in /proc are root's.
+// sandbox sees to that before the sandbox forks; this is for where nobody did and /proc can be
+// written (sandboxes inside are allowed). To be called while the process is dumpable: later its
+// files in /proc are root's.
 void go_first_when_memory_runs_out();
 
 }  // namespace mosaic::runner

@@ -211,6 +211,7 @@ inline void add_protected(std::vector<Probe>& out, const ProbePlaces& p) {
     opens("the bundle's prompt can't be changed", p.run_dir + "/bundle/prompt.md");
     opens("session.json can't be changed", p.run_dir + "/session.json");
     opens("the runner's log can't be changed", p.run_dir + "/runner.log");
+    opens("that it goes first when memory runs out can't be changed", "/proc/self/oom_score_adj");
     out.push_back({"session.json can't be moved away",
                    "try mv -- " + shell_word(p.run_dir + "/session.json") + " " +
                        shell_word(p.run_dir + "/rw/session.json") + "; rm -f -- " +

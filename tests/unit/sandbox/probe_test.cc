@@ -147,5 +147,6 @@ TEST_CASE("the probe tries a launch's own flags and system binds, and the runner
           "--size 4096 --perms 1777 --tmpfs /dev/shm "
           "--ro-bind /run/resolv.conf /run/resolv.conf "
           "--ro-bind /data/stage /run/mosaic --bind-fd 4 /run/mosaic-probe "
-          "--remount-ro /dev --remount-ro / --chdir / -- /run/mosaic/mosaic-runner self-test");
+          "--remount-ro /dev --remount-ro / --remount-ro /proc --chdir / -- "
+          "/run/mosaic/mosaic-runner self-test");
 }

@@ -5,6 +5,8 @@
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,10 +25,11 @@ constexpr int kLsmGetSelfAttr = 459;
 constexpr int kLsmSetSelfAttr = 460;
 constexpr int kLsmListModules = 461;
 constexpr int kOpenTreeAttr = 467;
+constexpr uint64_t kSetDelegation = 1040;  // F_SETDELEG of fcntl(2), Linux 6.19
 
-// The kernel looks at the lower half of an ioctl's number alone, so a comparison of all 64 bits
-// would let the same request with a bit above them pass.
-constexpr uint64_t kIoctlMask = 0xffffffff;
+// The kernel looks at the lower half of an int alone, so a comparison of all 64 bits would let the
+// same request with a bit above them pass.
+constexpr uint64_t kIntMask = 0xffffffff;
 // The kernel's own bit of O_TMPFILE, without O_DIRECTORY.
 constexpr uint64_t kTmpfileBit = O_TMPFILE & ~O_DIRECTORY;
 
@@ -38,6 +41,9 @@ constexpr std::string_view kLsm = "security modules";
 constexpr std::string_view kRings = "io_uring";
 constexpr std::string_view kTerminals = "typing into terminals";
 constexpr std::string_view kSetuid = "setuid files";
+constexpr std::string_view kLeases = "leases";
+constexpr std::string_view kSockets = "sockets of the whole machine";
+constexpr std::string_view kRunner = "settings of the runner";
 
 using Rules = std::vector<SeccompRule>;
 
@@ -108,6 +114,46 @@ void add_setuid(Rules& out) {
     refuse(out, kSetuid, ENOSYS, {kFchmodat2, SYS_openat2});
 }
 
+SeccompCondition is(unsigned argument, uint64_t value) {
+    return {argument, kIntMask, value};
+}
+
+// Whoever opens a file on which another holds a lease waits for him, 45 s by default, and a file's
+// owner may take one through a read-only mount. All sessions are the owner of the staged tree, and
+// with it of the adapter that another session's turn opens first.
+void add_leases(Rules& out) {
+    out.push_back({kLeases, SYS_fcntl, EPERM, {is(1, F_SETLEASE)}});
+    out.push_back({kLeases, SYS_fcntl, EPERM, {is(1, kSetDelegation)}});
+}
+
+// Families whose sockets meet across the whole machine, and across virtual machines, from whatever
+// network namespace.
+void add_sockets(Rules& out) {
+    for (const int family : {AF_RDS, AF_VSOCK, AF_QIPCRTR}) {
+        out.push_back({kSockets, SYS_socket, EPERM, {is(0, static_cast<uint64_t>(family))}});
+    }
+}
+
+// These ask for the same user id alone, whatever keeps signals and tracing from the runner. With a
+// limit of processor time, memory or descriptors a turn would end it. It is pid 1 to all of its
+// session, and sets its own limits as pid 0, as libraries do.
+void add_runner(Rules& out) {
+    constexpr uint64_t kRunnerPid = 1;
+    for (const int call : {SYS_prlimit64,
+                           SYS_sched_setaffinity,
+                           SYS_sched_setattr,
+                           SYS_sched_setparam,
+                           SYS_sched_setscheduler}) {
+        out.push_back({kRunner, call, EPERM, {is(0, kRunnerPid)}});
+    }
+    // Its process, its group, or all that the user has.
+    constexpr uint64_t kIoprioUser = 3;  // IOPRIO_WHO_USER, which no header of glibc's has
+    out.push_back({kRunner, SYS_setpriority, EPERM, {is(1, kRunnerPid)}});
+    out.push_back({kRunner, SYS_setpriority, EPERM, {is(0, PRIO_USER)}});
+    out.push_back({kRunner, SYS_ioprio_set, EPERM, {is(1, kRunnerPid)}});
+    out.push_back({kRunner, SYS_ioprio_set, EPERM, {is(0, kIoprioUser)}});
+}
+
 struct Release {
     void operator()(void* context) const { ::seccomp_release(context); }
 };
@@ -166,12 +212,16 @@ SeccompFilter session_filter(bool nested) {
             SYS_kexec_file_load,
             SYS_init_module,
             SYS_finit_module,
-            SYS_delete_module});
+            SYS_delete_module,
+            SYS_syslog});
     refuse(rules, kLsm, EPERM, {kLsmGetSelfAttr, kLsmSetSelfAttr, kLsmListModules});
     refuse(rules, kRings, ENOSYS, {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register});
-    rules.push_back({kTerminals, SYS_ioctl, EPERM, {{1, kIoctlMask, TIOCSTI}}});
-    rules.push_back({kTerminals, SYS_ioctl, EPERM, {{1, kIoctlMask, TIOCLINUX}}});
+    rules.push_back({kTerminals, SYS_ioctl, EPERM, {is(1, TIOCSTI)}});
+    rules.push_back({kTerminals, SYS_ioctl, EPERM, {is(1, TIOCLINUX)}});
     add_setuid(rules);
+    add_leases(rules);
+    add_sockets(rules);
+    add_runner(rules);
     return out;
 }
 

@@ -104,7 +104,8 @@ void kernel() {
              {"kexec_file_load", SYS_kexec_file_load},
              {"init_module", SYS_init_module},
              {"finit_module", SYS_finit_module},
-             {"delete_module", SYS_delete_module}});
+             {"delete_module", SYS_delete_module},
+             {"syslog", SYS_syslog}});
 }
 
 void keys() {
@@ -284,6 +285,41 @@ void listen_abstract(const char* name, const char* ready) {
     }
 }
 
+// On a file of one's own, which is all that the kernel asks for.
+void leases(const char* file) {
+    const int fd = ::open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    say("lease", ::fcntl(fd, F_SETLEASE, F_WRLCK));
+    say("lease, a bit above", ::syscall(SYS_fcntl, fd, F_SETLEASE | kUpperBit, long{F_WRLCK}));
+    say("delegation", ::syscall(SYS_fcntl, fd, 1040L, 0L));
+    ::unlink(file);
+}
+
+void sockets() {
+    say("rds", ::socket(AF_RDS, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    say("vsock", ::socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    say("qipcrtr", ::socket(AF_QIPCRTR, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+}
+
+// Sets what another process has anyway.
+void settle(pid_t target) {
+    rlimit files{};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    say("prlimit", ::syscall(SYS_prlimit64, target, long{RLIMIT_NOFILE}, &files, nullptr));
+    cpu_set_t processors;
+    CPU_ZERO(&processors);
+    ::sched_getaffinity(0, sizeof processors, &processors);
+    say("sched_setaffinity", ::sched_setaffinity(target, sizeof processors, &processors));
+    sched_param usual{};
+    say("sched_setparam", ::sched_setparam(target, &usual));
+    say("sched_setscheduler", ::sched_setscheduler(target, SCHED_OTHER, &usual));
+    const std::array<uint32_t, 12> attributes = {sizeof attributes};  // struct sched_attr
+    say("sched_setattr", ::syscall(SYS_sched_setattr, target, attributes.data(), 0L));
+    say("setpriority", ::setpriority(PRIO_PROCESS, static_cast<id_t>(target), 0));
+    say("setpriority of the user", ::setpriority(PRIO_USER, ::getuid(), 0));
+    say("ioprio_set", ::syscall(SYS_ioprio_set, 1L, target, 0L));
+    say("ioprio_set of the user", ::syscall(SYS_ioprio_set, 3L, long{::getuid()}, 0L));
+}
+
 void semaphore() {
     sem_t* made = ::sem_open("/probe", O_CREAT | O_EXCL, 0600, 1);
     say("semaphore", made == SEM_FAILED ? -1 : ::sem_wait(made));
@@ -295,6 +331,8 @@ void limits() {
         {{"processes", RLIMIT_NPROC},
          {"files", RLIMIT_NOFILE},
          {"core", RLIMIT_CORE},
+         {"locked memory", RLIMIT_MEMLOCK},
+         {"signals", RLIMIT_SIGPENDING},
          {"address space", RLIMIT_AS},
          {"file size", RLIMIT_FSIZE}}};
     for (const auto& [name, resource] : all) {
@@ -331,8 +369,6 @@ int run(const std::string& command, char** arguments) {
     } else if (command == "keys") {
         keys();
     } else if (command == "kernel") {
-         {"locked memory", RLIMIT_MEMLOCK},
-         {"signals", RLIMIT_SIGPENDING},
         kernel();
     } else if (command == "modules") {
         try_all({{"get", 459}, {"set", 460}, {"list", 461}});
@@ -350,10 +386,16 @@ int run(const std::string& command, char** arguments) {
         semaphore();
     } else if (command == "limits") {
         limits();
+    } else if (command == "sockets") {
+        sockets();
     } else if (arguments[0] == nullptr) {
         return 2;
     } else if (command == "setuid") {
         setuid_files(arguments[0]);
+    } else if (command == "leases") {
+        leases(arguments[0]);
+    } else if (command == "settle") {
+        settle(std::atoi(arguments[0]));
     } else if (command == "read-key") {
         read_key(arguments[0]);
     } else if (command == "reach") {

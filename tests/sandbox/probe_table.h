@@ -304,7 +304,7 @@ inline void add_calls(std::vector<Probe>& out, const ProbePlaces& p) {
     out.push_back({"the host's keyring isn't inherited",
                    "grep -c " + shell_word(p.kept_key) + " /proc/keys",
                    "0\n"});
-    out.push_back({"nothing is loaded into the kernel",
+    out.push_back({"nothing is loaded into the kernel, and its log not read",
                    calls + "kernel",
                    all_answer({"bpf",
                                "perf_event_open",
@@ -313,7 +313,8 @@ inline void add_calls(std::vector<Probe>& out, const ProbePlaces& p) {
                                "kexec_file_load",
                                "init_module",
                                "finit_module",
-                               "delete_module"},
+                               "delete_module",
+                               "syslog"},
                               "EPERM")});
     out.push_back({"security modules aren't asked",
                    calls + "modules",
@@ -330,6 +331,24 @@ inline void add_calls(std::vector<Probe>& out, const ProbePlaces& p) {
                    "the own terminal's TIOCSTI EPERM\n"
                    "the own terminal's TIOCSTI, a bit above EPERM\n"
                    "the own terminal's TIOCLINUX EPERM\nthe own terminal's size ok\n"});
+    out.push_back({"sockets of the whole machine can't be made",
+                   calls + "sockets",
+                   all_answer({"rds", "vsock", "qipcrtr"}, "EPERM")});
+    out.push_back({"nobody is kept waiting for a file",
+                   calls + "leases " + shell_word(p.workspace + "/lease"),
+                   all_answer({"lease", "lease, a bit above", "delegation"}, "EPERM")});
+    out.push_back({"the first process's limits and priorities can't be changed",
+                   calls + "settle 1",
+                   all_answer({"prlimit",
+                               "sched_setaffinity",
+                               "sched_setparam",
+                               "sched_setscheduler",
+                               "sched_setattr",
+                               "setpriority",
+                               "setpriority of the user",
+                               "ioprio_set",
+                               "ioprio_set of the user"},
+                              "EPERM")});
     const std::string directory = shell_word(p.workspace + "/setuid");
     out.push_back(
         {"no file gets the set-user-ID bit, however it is tried",

@@ -10,6 +10,8 @@
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -164,6 +166,7 @@ TEST_CASE("with every bit of every argument set exactly these calls are refused"
                                    {SYS_init_module, EPERM},
                                    {SYS_finit_module, EPERM},
                                    {SYS_delete_module, EPERM},
+                                   {SYS_syslog, EPERM},
                                    {459, EPERM},  // lsm_get_self_attr
                                    {460, EPERM},  // lsm_set_self_attr
                                    {461, EPERM},  // lsm_list_modules
@@ -249,6 +252,54 @@ TEST_CASE("a set-user-ID bit is refused, a set-group-ID bit isn't") {
     CHECK(verdict(program, call_of(SYS_openat, {0, 0, O_CREAT | O_WRONLY, 0755})) == kAllowed);
     // A directory flag alone makes nothing, and the mode of such a call is whatever was left.
     CHECK(verdict(program, call_of(SYS_openat, {0, 0, O_DIRECTORY, 04755})) == kAllowed);
+}
+
+TEST_CASE("leases are refused, and no other fcntl") {
+    const std::string program = program_of(session_filter(false));
+    const std::set<int> leases = {F_SETLEASE, 1040};  // F_SETDELEG, Linux 6.19
+    for (int command = 0; command < 1100; ++command) {
+        CAPTURE(command);
+        const auto request = static_cast<uint64_t>(command);
+        const int wanted = leases.contains(command) ? EPERM : kAllowed;
+        CHECK(verdict(program, call_of(SYS_fcntl, {3, request})) == wanted);
+        CHECK(verdict(program, call_of(SYS_fcntl, {3, request | kUpperBits})) == wanted);
+    }
+}
+
+TEST_CASE("sockets that no network namespace divides are refused, and no others") {
+    const std::string program = program_of(session_filter(false));
+    const std::set<int> everywhere = {AF_RDS, AF_VSOCK, AF_QIPCRTR};
+    for (int family = 0; family < AF_MAX + 8; ++family) {
+        CAPTURE(family);
+        const auto number = static_cast<uint64_t>(family);
+        const int wanted = everywhere.contains(family) ? EPERM : kAllowed;
+        CHECK(verdict(program, call_of(SYS_socket, {number, SOCK_STREAM})) == wanted);
+        CHECK(verdict(program, call_of(SYS_socket, {number | kUpperBits, SOCK_STREAM})) == wanted);
+    }
+}
+
+TEST_CASE("the runner's limits and priorities are refused, a program's own aren't") {
+    const std::string program = program_of(session_filter(false));
+    for (const int call : {SYS_prlimit64,
+                           SYS_sched_setaffinity,
+                           SYS_sched_setattr,
+                           SYS_sched_setparam,
+                           SYS_sched_setscheduler}) {
+        CAPTURE(call);
+        CHECK(verdict(program, call_of(call, {1, 7, 8, 9})) == EPERM);
+        CHECK(verdict(program, call_of(call, {1 | kUpperBits, 7, 8, 9})) == EPERM);
+        CHECK(verdict(program, call_of(call, {0, 1, 1, 1})) == kAllowed);
+        CHECK(verdict(program, call_of(call, {2, 1, 1, 1})) == kAllowed);
+    }
+    constexpr uint64_t kIoprioProcess = 1;
+    constexpr uint64_t kIoprioUser = 3;
+    CHECK(verdict(program, call_of(SYS_setpriority, {PRIO_PROCESS, 1, 5})) == EPERM);
+    CHECK(verdict(program, call_of(SYS_setpriority, {PRIO_USER, 0, 5})) == EPERM);
+    CHECK(verdict(program, call_of(SYS_setpriority, {PRIO_PROCESS, 0, 1})) == kAllowed);
+    CHECK(verdict(program, call_of(SYS_setpriority, {PRIO_PGRP, 0, 1})) == kAllowed);
+    CHECK(verdict(program, call_of(SYS_ioprio_set, {kIoprioProcess, 1, 5})) == EPERM);
+    CHECK(verdict(program, call_of(SYS_ioprio_set, {kIoprioUser, 0, 5})) == EPERM);
+    CHECK(verdict(program, call_of(SYS_ioprio_set, {kIoprioProcess, 0, 1})) == kAllowed);
 }
 
 TEST_CASE("a call by another ABI doesn't exist") {

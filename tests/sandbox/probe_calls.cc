@@ -212,7 +212,8 @@ void reach(pid_t target) {
     say("read", ::process_vm_readv(target, &here, 1, &there, 1, 0));
     say("write", ::process_vm_writev(target, &here, 1, &there, 1, 0));
     const std::string proc = "/proc/" + std::to_string(target);
-    say("mem", ::open((proc + "/mem").c_str(), O_RDWR | O_CLOEXEC));
+    // To read is enough, and /proc is read-only.
+    say("mem", ::open((proc + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
     say("environ", ::open((proc + "/environ").c_str(), O_RDONLY | O_CLOEXEC));
     std::array<char, 4096> link{};
     say("exe", ::readlink((proc + "/exe").c_str(), link.data(), link.size()));

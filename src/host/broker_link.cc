@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/assert.h"
@@ -168,6 +169,7 @@ void BrokerLink::lose(const std::string& why) {
     ::shutdown(control_.get(), SHUT_RDWR);
     fail_pending();
     asked_.clear();
+    early_.clear();
     BrokerNews news;
     news.kind = BrokerNews::Kind::gone;
     news_.push_back(std::move(news));
@@ -437,6 +439,10 @@ void BrokerLink::on_bound_reply(const Reply& reply) {
     news.kind = BrokerNews::Kind::ready;
     news.bound = std::move(bound_);
     news_.push_back(std::move(news));
+    news_.insert(news_.end(),
+                 std::make_move_iterator(early_.begin()),
+                 std::make_move_iterator(early_.end()));
+    early_.clear();
     send_ends();
 }
 
@@ -651,7 +657,8 @@ void BrokerLink::handle_request(const Request& request) {
         return;
     }
     asked->request_id = remember(request.id);
-    news_.push_back(std::move(*asked));
+    // A launch couldn't be bound yet, and would be refused though the broker is there.
+    (ready() ? news_ : early_).push_back(std::move(*asked));
 }
 
 // What the host itself answers. Code::missing: there is no such verb.

@@ -194,6 +194,7 @@ class BrokerLink {
     size_t asked_about_ = 0;   // of the candidates
     bool ends_retry_armed_ = false;
     std::deque<BrokerNews> news_;
+    std::deque<BrokerNews> early_;  // what was asked before the broker was ready
     reactor::Op recv_op_;
     reactor::Op send_op_;
     reactor::Op exit_op_;

@@ -88,12 +88,13 @@ void check_session(World& world, const std::string& real, const std::string& ins
 
 // A launch that is refused with `reason`: one line wherever it is told.
 void check_refused(World& world, const std::string& reason) {
+    const size_t before = world.log("refused").size();
     CHECK(world.launch_refused("coder") == "workspace-unsafe");
     CHECK_CONTAINS(world.refusal_message, reason);
     CHECK(!contains(world.refusal_message, "\n"));
     CHECK_CONTAINS(world.host_log(), reason);
     CHECK(is_plain_text(world.host_log()));
-    CHECK_CONTAINS(text(world.log("refused").back(), "reason"), reason);
+    CHECK_CONTAINS(text(world.wait_log_count("refused", before + 1).back(), "reason"), reason);
     const Finished show = world.mosaic({"sandbox", "show", "coder", "--business", "acme"});
     CHECK(show.exit.code == 3);
     CHECK_CONTAINS(show.out, reason);

@@ -155,7 +155,7 @@ TEST_CASE("refused requests leave nothing on disk and no descriptor") {
     }
     CHECK(descriptors_of(world.host().pid()) <= before + 2);
     CHECK(names_in(world.data + "/launches/acme").empty());
-    CHECK(world.log("refused").size() == 301);
+    CHECK(world.wait_log_count("refused", 301).size() == 301);
 }
 
 TEST_CASE("an idle runner keeps little memory of its own") {

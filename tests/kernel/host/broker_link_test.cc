@@ -183,6 +183,26 @@ TEST_CASE("a broker that is there isn't asked whether the human may launch") {
     CHECK(rig.count(kSlot, EventKind::authorized) == 1);
 }
 
+TEST_CASE("what the human asks before the broker is ready is told when it is") {
+    BrokerRig rig;
+    if (!rig.ok()) {
+        return;
+    }
+    wire::HumanLaunchArgs launch;
+    launch.seat = {"coder", ""};
+    rig.broker->start();
+    rig.accept_broker();
+    const wire::Request config = rig.next_request("config");
+    rig.say(wire::Request{1, "launch", "", launch.to_value()});
+    rig.say(wire::reply_ok(config.id, empty_object()));
+    const wire::Request bound = rig.next_request("bound");
+    CHECK(rig.news.empty());
+    rig.say(wire::reply_ok(bound.id, wire::BoundResult{}.to_value()));
+    rig.run_until([&] { return rig.news.size() == 2; });
+    CHECK(rig.news.front().kind == Kind::ready);
+    CHECK(rig.next_news(Kind::launch).launch == launch);
+}
+
 TEST_CASE("a refusal of the broker comes with its code, an unknown code as unavailable") {
     BrokerRig rig;
     if (!rig.ok()) {

@@ -1,7 +1,6 @@
 # Every dependency is a Debian 12 package; the README gives the reason for each.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(doctest REQUIRED)
 find_package(CLI11 REQUIRED)

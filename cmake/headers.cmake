@@ -14,6 +14,6 @@ function(mosaic_headers_target)
   target_include_directories(headers PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(headers PRIVATE ${MOSAIC_WARNINGS})
   target_link_libraries(headers PRIVATE
-    fmt::fmt tl::expected nlohmann_json::nlohmann_json simdjson::simdjson SQLite::SQLite3
+    tl::expected nlohmann_json::nlohmann_json simdjson::simdjson SQLite::SQLite3
     CLI11::CLI11 PkgConfig::LIBURING PkgConfig::LIBSECCOMP PkgConfig::LIBSODIUM)
 endfunction()

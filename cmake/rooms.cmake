@@ -1,5 +1,5 @@
 # A room is one folder of src/: a static library of its sources.
-#   mosaic_room(NAME SOURCES a.cc b.cc DEPENDS base wire LIBS fmt::fmt)
+#   mosaic_room(NAME SOURCES a.cc b.cc DEPENDS base wire LIBS SQLite::SQLite3)
 # DEPENDS names other rooms; tools/tidy checks it against the includes.
 # A room that is linked into mosaic-runner is built a second time, NAME-static, without
 # sanitizers and without libraries that Debian has no static archive of: STATIC says so.

@@ -44,6 +44,7 @@ const std::vector<std::vector<std::string>>& words_of(Level level) {
         {},
         {{"--remount-ro", "/dev"}},
         {{"--size", "*", "--perms", "*", "--tmpfs", "/dev/shm"}},
+        {{"--remount-ro", "/proc"}},
         {{"--disable-userns"}},
         {{"--cap-drop", "ALL"}},
         {{"--remount-ro", "/"}},

@@ -28,6 +28,7 @@ enum class Level {
     keyring,         // an empty session keyring
     read_only_dev,   // /dev is mounted read-only last
     shared_memory,   // a /dev/shm of its own, bounded
+    read_only_proc,  // /proc is mounted read-only last
     userns_closed,   // no user namespaces inside
     capabilities,    // all dropped
     read_only_root,  // "/" is mounted read-only last

@@ -23,15 +23,19 @@ struct LevelMode {
 };
 
 std::vector<LevelMode> level_modes() {
-    const std::vector<Level> hardening = {
-        Level::seccomp, Level::keyring, Level::read_only_dev, Level::shared_memory};
+    const std::vector<Level> hardening = {Level::seccomp,
+                                          Level::keyring,
+                                          Level::read_only_dev,
+                                          Level::shared_memory,
+                                          Level::read_only_proc};
     return {
         {"everything", "everything", {}},
         {"no seccomp", "seccomp", {Level::seccomp}},
         {"no keyring of its own", "keyring", {Level::keyring}},
         {"/dev left writable", "readOnlyDev", {Level::read_only_dev}},
         {"no /dev/shm of its own", "sharedMemory", {Level::shared_memory}},
-        {"none of these four", "hardening", hardening},
+        {"/proc left writable", "readOnlyProc", {Level::read_only_proc}},
+        {"none of these five", "hardening", hardening},
         {"user namespaces left open", "usernsClosed", {Level::userns_closed}},
         {"capabilities kept", "capabilities", {Level::capabilities}},
         {"/ left writable", "readOnlyRoot", {Level::read_only_root}},

@@ -259,11 +259,12 @@ std::vector<std::string> bwrap_argv(const BwrapOptions& options,
     }
     for (const Bind& bind : list) {
         append_bind(argv, bind);
-    }
-    // Else a session could lower the score by which it goes first when memory runs out. Sandboxes
-    // inside have to write to it: the ids of their namespaces.
-    if (!options.nested) {
-        argv.insert(argv.end(), {"--remount-ro", "/proc"});
+        // Else a session could lower the score by which it goes first when memory runs out.
+        // Sandboxes inside have to write to it: the ids of their namespaces. At once, because
+        // bwrap's work for each bind and remount grows with the mounts that are there.
+        if (bind.kind == BindKind::proc && !options.nested) {
+            argv.insert(argv.end(), {"--remount-ro", bind.dest});
+        }
     }
     // More arguments are read from it up to its end, before anything is done; there are none.
     if (options.gate_fd >= 0) {

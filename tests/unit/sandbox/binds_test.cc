@@ -94,14 +94,14 @@ TEST_CASE("a session's whole command line") {
           "--unshare-cgroup --as-pid-1 --cap-drop ALL --disable-userns --json-status-fd 3 "
           "--bind /data/launches/acme/r0123456789ab/rw/tmp /tmp "
           "--ro-bind /usr /usr --ro-bind /etc /etc --symlink usr/bin /bin --symlink usr/lib /lib "
-          "--symlink usr/lib64 /lib64 --proc /proc --dev /dev "
+          "--symlink usr/lib64 /lib64 --proc /proc --remount-ro /proc --dev /dev "
           "--size 67108864 --perms 1777 --tmpfs /dev/shm "
           "--ro-bind /data/bus-host/stage/aa /run/mosaic "
           "--bind-fd 4 /srv/acme/coder "
           "--ro-bind /data/bus-host/bus.sock /data/bus-host/bus.sock "
           "--ro-bind /data/launches/acme/r0123456789ab /data/launches/acme/r0123456789ab "
           "--bind /data/launches/acme/r0123456789ab/rw /data/launches/acme/r0123456789ab/rw "
-          "--remount-ro /dev --remount-ro / --remount-ro /proc "
+          "--remount-ro /dev --remount-ro / "
           "--chdir /data/launches/acme/r0123456789ab "
           "-- /run/mosaic/mosaic-runner /data/launches/acme/r0123456789ab");
 }

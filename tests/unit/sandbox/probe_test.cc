@@ -143,10 +143,11 @@ TEST_CASE("the probe tries a launch's own flags and system binds, and the runner
     CHECK(line ==
           "/opt/bwrap --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup "
           "--as-pid-1 --cap-drop ALL --disable-userns --unshare-net --json-status-fd 3 --seccomp 5 "
-          "--size 65536 --perms 0700 --tmpfs /tmp --ro-bind /usr /usr --proc /proc --dev /dev "
+          "--size 65536 --perms 0700 --tmpfs /tmp --ro-bind /usr /usr --proc /proc --remount-ro "
+          "/proc --dev /dev "
           "--size 4096 --perms 1777 --tmpfs /dev/shm "
           "--ro-bind /run/resolv.conf /run/resolv.conf "
           "--ro-bind /data/stage /run/mosaic --bind-fd 4 /run/mosaic-probe "
-          "--remount-ro /dev --remount-ro / --remount-ro /proc --chdir / -- "
+          "--remount-ro /dev --remount-ro / --chdir / -- "
           "/run/mosaic/mosaic-runner self-test");
 }

@@ -131,7 +131,10 @@ TEST_CASE("options change the flags they name and no others") {
     BwrapOptions nested = plain;
     nested.nested = true;
     CHECK(added(nested).empty());
-    CHECK(bwrap_argv(nested, {}, {"/x"}).size() == base.size() - 3);
+    CHECK(bwrap_argv(nested, {}, {"/x"}).size() == base.size() - 1);
+    const std::vector<Bind> proc{Bind{.kind = BindKind::proc, .dest = "/proc"}};
+    const size_t whole = bwrap_argv(plain, proc, {"/x"}).size();
+    CHECK(bwrap_argv(nested, proc, {"/x"}).size() == whole - 3);
     for (const std::string never : {"--die-with-parent", "--setenv", "--share-net"}) {
         CHECK(std::find(base.begin(), base.end(), never) == base.end());
     }

@@ -85,7 +85,7 @@ Result<void> Host::set_up() {
     log_ = std::make_unique<LaunchLog>(loop_);
     MOSAIC_TRY(log_->open(root_.launches.get(), settings_.business.id + ".jsonl"));
     store_ = std::make_unique<SessionStore>(loop_, root_.bus_host.get(), boot_id_);
-    store_->adopt(left_.entries);
+    store_->adopt(left_.entries, left_.boot_id);
     broker_ = std::make_unique<BrokerLink>(
         loop_,
         BrokerPrograms{settings_.programs.broker, registry::broker_store_path(root_.path)},

@@ -26,9 +26,10 @@ SessionStore::SessionStore(Loop& loop, int directory, std::string boot_id)
     own(close_op_, Owner::store_close, 0);
 }
 
-void SessionStore::adopt(const std::vector<registry::SessionEntry>& entries) {
+void SessionStore::adopt(const std::vector<registry::SessionEntry>& entries,
+                         const std::string& boot_id) {
     for (const registry::SessionEntry& entry : entries) {
-        entries_.adopt(entry.run, registry::dump_entry(entry));
+        entries_.adopt(entry.run, registry::dump_entry(entry), boot_id);
     }
 }
 

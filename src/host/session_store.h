@@ -18,8 +18,9 @@ class SessionStore {
     // `directory` is bus-host and stays open.
     SessionStore(Loop& loop, int directory, std::string boot_id);
 
-    // The entries of a dead host, as they are on disk.
-    void adopt(const std::vector<registry::SessionEntry>& entries);
+    // The entries of a dead host, as they are on disk in a file of the boot `boot_id`; empty: of
+    // this boot.
+    void adopt(const std::vector<registry::SessionEntry>& entries, const std::string& boot_id = {});
 
     // Adds the run's entry. `waiter` gets recorded, or record_failed; the entry stays in until it
     // is removed all the same, because its process may live that long.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,8 +25,14 @@ class Entries {
         Waiter waiter;
     };
 
-    // An entry that is on disk already.
-    void adopt(const std::string& run, std::string text) { entries_[run] = std::move(text); }
+    // An entry that is on disk already, in a file of the boot `boot_id`; empty: of this boot.
+    void adopt(const std::string& run, std::string text, std::string_view boot_id = {}) {
+        entries_[run] = std::move(text);
+        if (!boot_id.empty()) {
+            adopted_.insert(run);
+            adopted_boot_ = boot_id;
+        }
+    }
 
     // Both return the change's version. `text` is dump_entry()'s. The entry of an addition that
     // fails stays in until it is removed, because its process may live that long.
@@ -36,17 +43,20 @@ class Entries {
 
     [[nodiscard]] uint64_t remove(const std::string& run, Waiter waiter) {
         entries_.erase(run);
+        adopted_.erase(run);
         return note({0, false, std::move(waiter)});
     }
 
-    // The file as of the newest change.
+    // The file as of the newest change. It keeps the boot that it was adopted with until the last
+    // entry adopted with it is gone: in another boot their pids are anybody's.
     [[nodiscard]] std::string image(std::string_view boot_id) const {
         std::vector<std::string_view> texts;
         texts.reserve(entries_.size());
         for (const auto& [run, text] : entries_) {
             texts.emplace_back(text);
         }
-        return assemble_sessions(boot_id, texts);
+        return assemble_sessions(adopted_.empty() ? boot_id : std::string_view(adopted_boot_),
+                                 texts);
     }
 
     // The changes that became durable with `version`, in their order.
@@ -87,6 +97,8 @@ class Entries {
     }
 
     std::map<std::string, std::string> entries_;
+    std::set<std::string> adopted_;  // runs whose entries are of the boot `adopted_boot_`
+    std::string adopted_boot_;
     uint64_t version_ = 0;
     std::vector<Change> waiting_;  // by ascending version
 };

@@ -35,7 +35,7 @@ void Host::begin() {
     }
     left_ = std::move(*left);
     for (const registry::SessionEntry& entry : left_.entries) {
-        entries_.adopt(entry.run, registry::dump_entry(entry));
+        entries_.adopt(entry.run, registry::dump_entry(entry), left_.boot_id);
     }
     candidates_.assign(world_.disk.directories.begin(), world_.disk.directories.end());
     start_broker();

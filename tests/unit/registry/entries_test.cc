@@ -46,6 +46,15 @@ TEST_CASE("the image has every entry that was adopted or added and not removed")
     CHECK(image == "{\"sessionsVersion\":1,\"bootId\":\"b\",\"sessions\":[{1}]}\n");
 }
 
+TEST_CASE("the image is of the boot of what was adopted until that is gone") {
+    Entries<int> entries;
+    entries.adopt("r0", "{0}", "earlier");
+    CHECK(entries.add("r1", "{1}", 1) == 1);
+    CHECK(entries.image("now").find("\"bootId\":\"earlier\"") != std::string::npos);
+    CHECK(entries.remove("r0", 2) == 2);
+    CHECK(entries.image("now").find("\"bootId\":\"now\"") != std::string::npos);
+}
+
 TEST_CASE("an entry whose addition failed stays in the image") {
     Entries<int> entries;
     const uint64_t version = entries.add("r1", "{1}", 1);

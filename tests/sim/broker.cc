@@ -268,6 +268,11 @@ void Broker::fail_turn() {
     }
 }
 
+bool Broker::may_find(uint32_t run) const {
+    return std::any_of(
+        ghost_.begin(), ghost_.end(), [run](const auto& found) { return found.first == run; });
+}
+
 void Broker::undo(std::vector<Undo>& log) {
     for (auto one = log.rbegin(); one != log.rend(); ++one) {
         switch (one->kind) {
@@ -631,6 +636,11 @@ std::string Broker::describe_live() const {
         out += " " + std::to_string(run);
     }
     return out;
+}
+
+bool Broker::holds_more_than_found() const {
+    return std::any_of(
+        live_.begin(), live_.end(), [this](uint32_t run) { return !world_.truth[run].found; });
 }
 
 bool Broker::plant_second_holder() {

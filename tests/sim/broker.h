@@ -136,8 +136,13 @@ class Broker {
 
     [[nodiscard]] bool holds(uint64_t message) const;
     [[nodiscard]] std::string describe_live() const;
+    // Runs that hold their seat, besides those of a commit that was answered as failed.
+    [[nodiscard]] bool holds_more_than_found() const;
     // A run that nobody launched claims a seat that is held: for the canary.
     [[nodiscard]] bool plant_second_holder();
+
+    // The next broker may find it, of a commit that was answered as failed.
+    [[nodiscard]] bool may_find(uint32_t run) const;
 
     // Nobody asks about it any more.
     void forget(uint32_t run) { runs_.erase(run); }

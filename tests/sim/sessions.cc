@@ -335,8 +335,8 @@ void Sessions::end_process(Handle process) {
         recycle(index);
         return;
     }
-    const auto tell = [&](HostOp op) {
-        world_.wake(world_.us(5, 200) * 1000,
+    const auto tell = [&](HostOp op, int64_t not_before) {
+        world_.wake(std::max(world_.us(5, 200) * 1000, not_before - world_.now),
                     {.kind = Wake::host_op,
                      .sub = static_cast<uint8_t>(op),
                      .epoch = world_.host_epoch,
@@ -344,8 +344,8 @@ void Sessions::end_process(Handle process) {
                      .b = s.life,
                      .x = s.host_reference()});
     };
-    tell(HostOp::outer_exited);
-    tell(HostOp::status_over);
+    tell(HostOp::outer_exited, 0);
+    tell(HostOp::status_over, s.status_at);
 }
 
 void Sessions::release_number(uint32_t index) {
@@ -540,7 +540,9 @@ void Sessions::on_step(const Wakeup& wakeup) {
     switch (step) {
         case Step::tell_pid:
             if (s.host_epoch == world_.host_epoch && world_.host_lives() && outer_alive(s)) {
-                world_.wake(world_.us(5, 100) * 1000,
+                const int64_t after = world_.us(5, 100) * 1000;
+                s.status_at = world_.now + after;
+                world_.wake(after,
                             {.kind = Wake::host_op,
                              .sub = static_cast<uint8_t>(HostOp::status_pid),
                              .epoch = world_.host_epoch,

@@ -84,8 +84,8 @@ struct Session {
     Handle outer;
     Handle runner;
     Fate fate;
-    bool armed = false;  // the runner dies with its outer
-    bool told_pid = false;
+    bool armed = false;     // the runner dies with its outer
+    int64_t status_at = 0;  // nothing that it writes later comes out of its status pipe before
     Input input = Input::open;
     uint64_t cap = 0;
     bool read_cap = false;

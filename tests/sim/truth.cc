@@ -31,7 +31,7 @@ RunTruth& Truth::operator[](uint32_t run) {
 
 void Truth::forget_old() {
     while (runs_.size() > kRemembered && runs_.front().forgettable() &&
-           world_.disk.surely_lacks(first_)) {
+           world_.disk.surely_lacks(first_) && !world_.broker.may_find(first_)) {
         world_.broker.forget(first_);
         runs_.pop_front();
         ++first_;

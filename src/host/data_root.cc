@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "process/files.h"
+#include "process/proc.h"
 #include "registry/layout.h"
 #include "wire/limits.h"
 
@@ -233,6 +234,37 @@ Result<void> check_runs_directory(const DataRoot& root, const std::string& busin
         return fail(Code::unsafe, path + " isn't the directory that it was at the start");
     }
     return {};
+}
+
+Result<registry::SessionsFile> read_left_sessions(const DataRoot& root,
+                                                  const std::string& business) {
+    const std::string path = registry::sessions_path(root.path);
+
+    struct stat facts {};
+
+    if (::fstatat(root.bus_host.get(),
+                  std::string(registry::kSessions).c_str(),
+                  &facts,
+                  AT_SYMLINK_NOFOLLOW) != 0 &&
+        errno == ENOENT) {
+        MOSAIC_TRY(process::replace_file(root.bus_host.get(),
+                                         std::string(registry::kSessions),
+                                         registry::dump_sessions({process::boot_id(), {}}),
+                                         registry::kFileMode));
+    }
+    if (::fsync(root.bus_host.get()) != 0) {
+        return fail_sys(errno, "fsync of the directory of " + path);
+    }
+    MOSAIC_TRY_ASSIGN(const std::string text,
+                      process::read_file_beneath(root.bus_host.get(),
+                                                 std::string(registry::kSessions),
+                                                 registry::kSessionsFileBytesMax));
+    auto left = registry::parse_sessions(text, path, business);
+    if (!left) {
+        left.error().text +=
+            "; nothing was changed: move the file aside once no session of it runs any more";
+    }
+    return left;
 }
 
 Result<UniqueFd> listen_on(const DataRoot& root, const std::string& name) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "registry/sessions.h"
 
 namespace mosaic::host {
 
@@ -27,6 +28,13 @@ struct DataRoot {
 // Whether launches/<business> is still the directory that was opened, by a walk from the root
 // without following links, each step ours and private. Code::unsafe says what isn't.
 [[nodiscard]] Result<void> check_runs_directory(const DataRoot& root, const std::string& business);
+
+// What sessions.json says, made empty where there is none. An earlier host may have died between
+// its rename and the directory's fsync: what is read is on the disk first, so that no power loss
+// brings back entries that this host has never seen. A file that can't be taken for one is left as
+// it is.
+[[nodiscard]] Result<registry::SessionsFile> read_left_sessions(const DataRoot& root,
+                                                                const std::string& business);
 
 // A listening socket `name` in bus-host, mode 0600. A file that an earlier host left there goes
 // first: who holds the lock owns the names.

@@ -17,7 +17,6 @@
 #include "host/stage_trees.h"
 #include "process/descriptors.h"
 #include "process/files.h"
-#include "process/proc.h"
 #include "process/spawn.h"
 #include "registry/layout.h"
 #include "wire/codes.h"
@@ -63,33 +62,6 @@ void set_dispositions() {
     std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c)
 }
 
-Result<registry::SessionsFile> read_left(const DataRoot& root, const std::string& business) {
-    const std::string path = registry::sessions_path(root.path);
-
-    struct stat facts {};
-
-    if (::fstatat(root.bus_host.get(),
-                  std::string(registry::kSessions).c_str(),
-                  &facts,
-                  AT_SYMLINK_NOFOLLOW) != 0 &&
-        errno == ENOENT) {
-        MOSAIC_TRY(process::replace_file(root.bus_host.get(),
-                                         std::string(registry::kSessions),
-                                         registry::dump_sessions({process::boot_id(), {}}),
-                                         registry::kFileMode));
-    }
-    MOSAIC_TRY_ASSIGN(const std::string text,
-                      process::read_file_beneath(root.bus_host.get(),
-                                                 std::string(registry::kSessions),
-                                                 registry::kSessionsFileBytesMax));
-    auto left = registry::parse_sessions(text, path, business);
-    if (!left) {
-        left.error().text +=
-            "; nothing was changed: move the file aside once no session of it runs any more";
-    }
-    return left;
-}
-
 int serve(const Arguments& arguments) {
     auto read = read_settings(
         {arguments.business, arguments.config, arguments.data, config::current_environment()});
@@ -103,7 +75,7 @@ int serve(const Arguments& arguments) {
     if (!root) {
         return refuse(root.error());
     }
-    auto left = read_left(*root, settings.business.id);
+    auto left = read_left_sessions(*root, settings.business.id);
     if (!left) {
         return refuse(left.error());
     }

@@ -141,12 +141,20 @@ int64_t Disk::rewritten() {
 }
 
 int64_t Disk::sync_directory() {
-    if (full() || world_.fault(world_.faults.fsync_fails)) {
+    return full() ? -EIO : sync_left();
+}
+
+int64_t Disk::sync_left() {
+    if (world_.fault(world_.faults.fsync_fails)) {
         return -EIO;
     }
     synced_ = seen_;
     unsynced_.clear();
     return 0;
+}
+
+bool Disk::settled() const {
+    return unsynced_.empty() && synced_[kFile] == seen_[kFile] && seen_[kFile]->whole();
 }
 
 int64_t Disk::unlink_temporary() {

@@ -31,6 +31,10 @@ class Disk {
     [[nodiscard]] int64_t sync_directory();
     [[nodiscard]] int64_t unlink_temporary();
 
+    // What a starting host does before it reads: the names are synced. Needs no space.
+    [[nodiscard]] int64_t sync_left();
+    // A power loss at this moment leaves what processes see.
+    [[nodiscard]] bool settled() const;
     // What a host that starts now reads. Never missing: made empty at the first start.
     [[nodiscard]] const std::string& sessions() const;
     // Whether the file that a power loss at this moment leaves, in every way it may, has the run.

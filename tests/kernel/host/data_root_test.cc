@@ -337,6 +337,22 @@ TEST_CASE("runs are written only where the paths of the runs still lead") {
     CHECK(host::check_runs_directory(*root, "acme").error().code == Code::unsafe);
 }
 
+TEST_CASE("what an earlier host left is on the disk before it is read") {
+    const Scratch scratch;
+    auto root = open_data_root(lay(scratch), "acme");
+    REQUIRE(root.has_value());
+    const auto left = host::read_left_sessions(*root, "acme");
+    REQUIRE(left.has_value());
+    CHECK(left->entries.empty());
+    // Names can be read through it, and fsync(2) refuses it.
+    const std::string path = root->path + "/bus-host";
+    root->bus_host = UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const auto unsynced = host::read_left_sessions(*root, "acme");
+    REQUIRE_FALSE(unsynced.has_value());
+    CHECK(unsynced.error().text.starts_with("fsync of the directory of " + path +
+                                            "/sessions.json: "));
+}
+
 TEST_CASE("a socket is made private, over what an earlier host left there") {
     const Scratch scratch;
     const auto root = open_data_root(scratch / "data", "acme");

@@ -125,8 +125,8 @@ void resolve_places(Settings& settings, const DataRoot& root) {
     settings.workspaces.clear();
     for (const auto& [name, instance] : settings.business.roles) {
         std::vector<std::string>& paths = settings.workspaces[name];
-        for (const sandbox::Place& place :
-             sandbox::resolve_places({sandbox::Place{.path = instance.workspace, .what = ""}})) {
+        for (const sandbox::Place& place : sandbox::resolve_places(
+                 {sandbox::Place{.path = instance.workspace, .what = sandbox::kWorkspaceOf}})) {
             paths.push_back(place.path);
         }
     }

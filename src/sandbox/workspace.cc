@@ -259,11 +259,26 @@ std::vector<Place> resolve_places(const std::vector<Place>& places) {
         }
         // No link on the way may lie in a workspace either: who can replace it decides where the
         // way leads. A program found through one is the usual case.
-        for (const Link& met : follow("/", place.path).links) {
+        const Chain chain = follow("/", place.path);
+        for (const Link& met : chain.links) {
             Place link = place;
             link.path = met.path;
             if (std::find(out.begin(), out.end(), link) == out.end()) {
                 out.push_back(std::move(link));
+            }
+        }
+        // Nor a directory that ".." leads out of: who can replace it decides where to. A workspace
+        // that is named so is refused itself.
+        if (place.what.starts_with(kWorkspaceOf)) {
+            continue;
+        }
+        for (const std::string& path : chain.left) {
+            Place left = place;
+            left.path = path;
+            left.equal = false;
+            left.inside = false;
+            if (std::find(out.begin(), out.end(), left) == out.end()) {
+                out.push_back(std::move(left));
             }
         }
     }
@@ -309,6 +324,11 @@ tl::expected<Workspace, WorkspaceRefusal> open_workspace(const std::string& conf
                       by_link ? escape_path(configured) + " leads to " + shown + ", which" +
                                     unsafe.substr(shown.size())
                               : unsafe);
+    }
+    // What wasn't there a moment ago may be a session's, which makes it and takes it away again.
+    if (!chain.reached()) {
+        return refuse(Refusal::workspace_missing,
+                      escape_path(configured) + " changed while it was looked at");
     }
     if (const std::string through = led_through(chain, places); !through.empty()) {
         return refuse(Refusal::workspace_unsafe,

@@ -59,7 +59,8 @@ struct PlaceFacts {
 
 // The same places by real path. What doesn't exist keeps its missing part as text, below the real
 // path of what does: ~/.aws is out of bounds before it exists. Each link on the way to a place is
-// in the list by its own path too.
+// in the list by its own path too, and each directory that ".." leads out of as one that no
+// workspace may hold.
 [[nodiscard]] std::vector<Place> resolve_places(const std::vector<Place>& places);
 
 // Why the workspace at this real path is unsafe, naming both paths, on one line; empty: it is safe.

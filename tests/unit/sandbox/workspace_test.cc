@@ -9,8 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "scratch.h"
@@ -292,6 +295,25 @@ TEST_CASE("every link on the way to a place is guarded") {
     CHECK(unsafe_reason(scratch / "ws/two", places).empty());
 }
 
+TEST_CASE(
+    "a directory that a place's path leads out of again is guarded from who could replace it") {
+    const Scratch scratch;
+    scratch.directory("ws/one");
+    scratch.directory("modules");
+    PlaceFacts facts;
+    facts.plugin_dirs = {scratch / "ws/one/../../modules"};
+    const std::vector<Place> places = resolve_places(forbidden_places(facts));
+    CHECK(unsafe_reason(scratch / "ws", places) ==
+          scratch / "ws holds the plugin directory " + scratch.path() + "/ws/one");
+    // What it can't replace: itself, and what lies above it.
+    CHECK(unsafe_reason(scratch / "ws/one", places).empty());
+    CHECK(unsafe_reason(scratch / "ws/one/sub", places).empty());
+    // Another's workspace that is named so is refused, and not the one that its name goes through.
+    facts.plugin_dirs.clear();
+    facts.others = {{"coder", scratch / "ws/one/../../modules", false}};
+    CHECK(unsafe_reason(scratch / "ws", resolve_places(forbidden_places(facts))).empty());
+}
+
 TEST_CASE("a workspace to which another's session could lead elsewhere is refused") {
     const Scratch scratch;
     scratch.directory("theirs/directory");
@@ -322,6 +344,32 @@ TEST_CASE("a workspace to which another's session could lead elsewhere is refuse
         CAPTURE(path);
         CHECK(open_workspace(scratch / path, places).has_value());
     }
+}
+
+TEST_CASE("a workspace that a session makes and takes away while it is looked at is refused") {
+    // The session whose workspace is `theirs` has a link to somebody's directory there, and has it
+    // not, again and again: what isn't there leads nowhere.
+    const Scratch scratch;
+    scratch.directory("theirs");
+    scratch.directory("private/sub");
+    scratch.link("../private", "theirs/aside");
+    const std::vector<Place> places = {
+        {.path = scratch / "theirs",
+         .what = std::string(mosaic::sandbox::kWorkspaceOf) + "coder,"}};
+    std::atomic<bool> over = false;
+    std::thread switcher([&] {
+        while (!over) {
+            ::rename((scratch / "theirs/aside").c_str(), (scratch / "theirs/way").c_str());
+            ::rename((scratch / "theirs/way").c_str(), (scratch / "theirs/aside").c_str());
+        }
+    });
+    int opened = 0;
+    for (int i = 0; i < 20000; ++i) {
+        opened += open_workspace(scratch / "theirs/way/sub", places).has_value() ? 1 : 0;
+    }
+    over = true;
+    switcher.join();
+    CHECK(opened == 0);
 }
 
 TEST_CASE(

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kBackoffFirstMs = 100;
 constexpr int64_t kBackoffMostMs = 2000;
+constexpr Duration kFullQueueLook = milliseconds(10);
 constexpr size_t kReadBytes = size_t{16} * 1024;
 
 int64_t backoff_ms(int64_t failures) {
@@ -97,6 +98,10 @@ void Bus::connect(Instant now) {
         return;
     }
     auto connected = path_.connect();
+    if (!connected && connected.error().sys == EAGAIN) {
+        wait_for_room(now);
+        return;
+    }
     if (!connected) {
         lose(now, connected.error().text);
         return;
@@ -105,6 +110,15 @@ void Bus::connect(Instant now) {
     state_ = State::claiming;
     claim_id_ = next_id_++;
     send(claim_id_, "role.claim", wire::ClaimArgs{options_.run}.to_value());
+}
+
+// Another session may fill the queue again and again. The broker is there and takes from it, so it
+// is no failure, and who looks often finds room.
+void Bus::wait_for_room(Instant now) {
+    attempt_at_ = now + kFullQueueLook;
+    if (!std::exchange(full_told_, true)) {
+        log_line("the broker's queue of connections is full; waiting for room");
+    }
 }
 
 void Bus::flush(Instant now) {

@@ -73,6 +73,7 @@ class Bus {
     };
 
     void connect(Instant now);
+    void wait_for_room(Instant now);
     void flush(Instant now);
     void lose(Instant now, const std::string& why);
     void send(int64_t id, const std::string& verb, const json::Value& args);
@@ -93,6 +94,7 @@ class Bus {
     int64_t claims_ = 0;
     int64_t failures_ = 0;  // in a row
     Instant attempt_at_;
+    bool full_told_ = false;
 };
 
 }  // namespace mosaic::runner

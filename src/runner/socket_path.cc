@@ -66,7 +66,8 @@ Result<UniqueFd> SocketPath::connect() const {
     }
     auto connected = connect_to(own_descriptor(handle_.get()));
     if (!connected) {
-        return fail(Code::unavailable, path_ + ": " + errno_text(connected.error().sys));
+        const int sys = connected.error().sys;
+        return tl::unexpected<Error>({Code::unavailable, sys, path_ + ": " + errno_text(sys)});
     }
     return connected;
 }

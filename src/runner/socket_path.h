@@ -19,7 +19,8 @@ class SocketPath {
 
     [[nodiscard]] const std::string& path() const { return path_; }
 
-    // A connected, non-blocking stream. Code::unavailable when nobody listens or the queue is full.
+    // A connected, non-blocking stream. Code::unavailable when nobody listens, and with EAGAIN as
+    // `sys` when the queue is full.
     [[nodiscard]] Result<UniqueFd> connect() const;
 
   private:

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -277,6 +278,25 @@ class Scene {
         runner_.reset();
         return *how;
     }
+
+    // Waits until the runner has written this to its standard error; false: it ended without.
+    [[nodiscard]] bool wait_err(std::string_view text) const {
+        const UniqueFd notify(::inotify_init1(IN_CLOEXEC));
+        REQUIRE(::inotify_add_watch(notify.get(), root.c_str(), IN_MODIFY) >= 0);
+        while (err().find(text) == std::string::npos) {
+            pollfd what[] = {{notify.get(), POLLIN, 0}, {runner_->pidfd(), POLLIN, 0}};
+            REQUIRE(::poll(what, 2, kPatienceMs) > 0);
+            if (what[1].revents != 0) {
+                return err().find(text) != std::string::npos;
+            }
+            char events[4096];
+            REQUIRE(::read(notify.get(), events, sizeof(events)) > 0);
+        }
+        return true;
+    }
+
+    // bus.sock's queue, from now on.
+    void set_backlog(int connections) { REQUIRE(::listen(bus_.get(), connections) == 0); }
 
     void terminate() { REQUIRE(process::signal_pidfd(runner_->pidfd(), SIGTERM).has_value()); }
 

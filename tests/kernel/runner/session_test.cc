@@ -165,6 +165,24 @@ TEST_CASE("a broker that can't be reached for all retries ends the session") {
     CHECK(s.err().find("trying again in 100 ms") != std::string::npos);
 }
 
+TEST_CASE("a queue that others fill is waited for, and no failure of the broker's") {
+    Scene s;
+    s.session.limits.broker_retries = 0;
+    s.set_backlog(0);  // one connection
+    const UniqueFd other(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    s.session.broker_socket.copy(address.sun_path, s.session.broker_socket.size());
+    REQUIRE(::connect(other.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    s.start();
+    REQUIRE(s.wait_err("queue of connections is full"));
+    s.broker().close();  // the other one
+    auto [broker, receive] = s.claimed();
+    s.terminate();
+    broker.ok(broker.expect("role.release"));
+    CHECK(s.exit().exit_code == runner_exit::kStopped);
+}
+
 TEST_CASE("a broker without storage is one to come back to") {
     Scene s;
     s.start();

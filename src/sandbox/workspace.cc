@@ -163,28 +163,32 @@ bool goes_up(const std::string& tidy) {
     return (tidy + "/").find("/../") != std::string::npos;
 }
 
-// Whether the way to a workspace goes through that of another instance, whose session can lead it
-// elsewhere: now, or between this look and the opening. Empty: it doesn't, so that no session had a
-// hand in it.
+// Whether a way has a turn below this directory, whose session could replace it. The directory
+// itself is none of its own session's to replace.
+bool turns_below(const Chain& chain, const std::string& directory) {
+    const auto below = [&](const std::string& path) {
+        return path != directory && lies_in(path, directory);
+    };
+    return std::any_of(chain.links.begin(),
+                       chain.links.end(),
+                       [&](const Link& link) { return below(link.path); }) ||
+           std::any_of(chain.left.begin(), chain.left.end(), below);
+}
+
+// Whether the way to a workspace goes through that of another instance, or through itself: a
+// session can lead it elsewhere, now, or between this look and the opening, or for the next launch.
+// Empty: it doesn't, so that no session had a hand in it.
 std::string led_through(const Chain& chain, const std::vector<Place>& places) {
     for (const Place& place : places) {
         if (!place.what.starts_with(kWorkspaceOf)) {
             continue;
         }
-        // The directory itself is none of its own session's to replace.
-        const auto in_it = [&](const std::string& path) {
-            return path != place.path && lies_in(path, place.path);
-        };
-        const bool through = std::any_of(chain.links.begin(),
-                                         chain.links.end(),
-                                         [&](const Link& link) { return in_it(link.path); }) ||
-                             std::any_of(chain.left.begin(), chain.left.end(), in_it) ||
-                             in_it(chain.real);
-        if (through) {
+        const bool ends_below = chain.real != place.path && lies_in(chain.real, place.path);
+        if (ends_below || turns_below(chain, place.path)) {
             return place.what + " " + escape_path(place.path);
         }
     }
-    return "";
+    return turns_below(chain, chain.real) ? "itself" : "";
 }
 
 // Decides where the session has the workspace whose real path is known. Empty, or why nowhere.

@@ -83,7 +83,8 @@ struct WorkspaceRefusal {
 
 // Opens and judges. `configured` may go through links. `places` are resolved ones. A reason is one
 // line whatever the path holds. A path that goes through the workspace of another instance is
-// unsafe wherever it ends. A workspace with neither a real path nor a configured one (without
+// unsafe wherever it ends, and so is one that goes through the workspace itself and back. A
+// workspace with neither a real path nor a configured one (without
 // "..") that is UTF-8 counts as unsafe.
 [[nodiscard]] tl::expected<Workspace, WorkspaceRefusal> open_workspace(
     const std::string& configured, const std::vector<Place>& places);

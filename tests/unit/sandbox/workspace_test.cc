@@ -346,6 +346,25 @@ TEST_CASE("a workspace to which another's session could lead elsewhere is refuse
     }
 }
 
+TEST_CASE("a workspace that its own session could lead elsewhere is refused") {
+    const Scratch scratch;
+    scratch.directory("ws/sub");
+    scratch.link(".", "ws/link");
+    scratch.link("ws", "alias");
+    for (const std::string path : {"ws/sub/..", "ws/link", "alias/link/.", "alias/sub/../../ws"}) {
+        CAPTURE(path);
+        const auto workspace = open_workspace(scratch / path, {});
+        REQUIRE_FALSE(workspace.has_value());
+        CHECK(workspace.error().code == Refusal::workspace_unsafe);
+        CHECK(workspace.error().reason ==
+              scratch / path + " leads through itself, where a session decides where it ends");
+    }
+    for (const std::string path : {"ws", "alias", "ws/sub", "ws/../alias", "ws/link/../ws/sub"}) {
+        CAPTURE(path);
+        CHECK(open_workspace(scratch / path, {}).has_value());
+    }
+}
+
 TEST_CASE("a workspace that a session makes and takes away while it is looked at is refused") {
     // The session whose workspace is `theirs` has a link to somebody's directory there, and has it
     // not, again and again: what isn't there leads nowhere.

@@ -13,9 +13,14 @@ namespace mosaic::json {
 namespace {
 
 void dump_string(std::string& out, std::string_view text) {
-    const std::string clean = to_valid_utf8(text);
+    const auto plain = [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; };
     out += '"';
-    for (const char c : clean) {
+    if (std::all_of(text.begin(), text.end(), plain)) {
+        out += text;
+        out += '"';
+        return;
+    }
+    for (const char c : to_valid_utf8(text)) {
         switch (c) {
             case '"':
                 out += "\\\"";

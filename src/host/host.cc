@@ -131,7 +131,9 @@ int Host::run() {
     begin_start();
     std::vector<reactor::Op*> done;
     while (state_ != State::over) {
-        const Instant deadline = loop_.timers.next().value_or(reactor::Ring::kForever);
+        // What waits for the answers to be on their way doesn't wait for anything else.
+        const Instant deadline =
+            warm_due_ ? loop_.now : loop_.timers.next().value_or(reactor::Ring::kForever);
         const auto ticked = loop_.ring->tick(deadline, done);
         if (!ticked) {
             log_line("io_uring failed: " + ticked.error().text);
@@ -155,6 +157,7 @@ int Host::run() {
 }
 
 void Host::drain() {
+    warm_due_ = false;
     for (size_t handled = 0;; ++handled) {
         MOSAIC_ASSERT(handled < kEventsPerTickMax);
         take_news();
@@ -177,6 +180,9 @@ void Host::drain() {
             const LeftoverNews news = loop_.leftover_events.front();
             loop_.leftover_events.pop_front();
             recovery_->step(news);
+        } else if (handled > 0 && warm_.next(loop_.now)) {
+            warm_due_ = true;
+            break;
         } else if (!fill_warm()) {
             break;
         }

@@ -154,6 +154,7 @@ class Host {
     launch::WarmPool warm_;
     bool warm_waits_ = false;  // for the probe
     bool warm_again_ = false;  // ... and has waited
+    bool warm_due_ = false;    // a seat is made when what this turn answered is on its way
     std::optional<Instant> warm_timer_;
 };
 

@@ -369,6 +369,10 @@ Step go_live(Builder b) {
     b.effect(EffectKind::disarm_deadline)
         .effect(EffectKind::log_launch)
         .effect(EffectKind::reply_launched);
+    if (b.facts().unnamed) {
+        b.facts().unnamed = false;
+        b.effect(EffectKind::amend);
+    }
     return b.enter(Phase::live).done();
 }
 
@@ -420,8 +424,9 @@ Step record_or_deliver(Builder b) {
         return record(b);
     }
     // The entry that is durable names the processes, so the next host would find them; that the
-    // broker holds the run tells it the rest. The caller's name needn't be waited for.
-    b.effect(EffectKind::deliver).effect(EffectKind::amend);
+    // broker holds the run tells it the rest. The caller's name isn't written before the claim,
+    // which would wait for the disk beside it.
+    b.effect(EffectKind::deliver);
     return b.enter(Phase::delivering).done();
 }
 
@@ -439,6 +444,7 @@ Step deliver_or_wait(Builder b) {
 Step bind_taken(Builder b) {
     b.facts().warm = false;
     b.facts().replied = false;
+    b.facts().unnamed = true;
     return bind(b);
 }
 

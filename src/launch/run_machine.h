@@ -115,6 +115,7 @@ struct Facts {
     bool bound = false;      // the broker holds the run, or may
     bool recorded = false;   // sessions.json holds the entry, or may
     bool durable = false;    // ... and has done so on the disk
+    bool unnamed = false;    // ... and says warm there, though a launch has taken it
     bool claimed = false;
     bool replied = false;
     bool condemned = false;  // the host decided the end's reason before the exit did

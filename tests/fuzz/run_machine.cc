@@ -185,7 +185,7 @@ class World {
                 binding_ = true;
                 break;
             case EffectKind::amend:
-                FUZZ_CHECK(was_warm_ && bound_ && durable_);
+                FUZZ_CHECK(was_warm_ && bound_ && durable_ && replies_ == 1);
                 break;
             case EffectKind::record:
                 FUZZ_CHECK(bound_ != warm_);

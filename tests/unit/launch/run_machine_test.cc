@@ -94,6 +94,7 @@ void carry_out(World& w, const Step& s) {
             case EffectKind::amend:
                 REQUIRE(w.bound);
                 REQUIRE(w.durable);
+                REQUIRE(w.replies == 1);
                 break;
             case EffectKind::log_refused:
                 REQUIRE_FALSE(w.warm);
@@ -541,9 +542,14 @@ TEST_CASE("what each step of a run does") {
         {and_then(warm, {E::stop, E::exited}), "disarm_deadline unrecord"},
         // A launch took it.
         {taken, "bind arm_deadline"},
-        {and_then(taken, {E::bound}), "deliver amend"},
+        {and_then(taken, {E::bound}), "deliver"},
+        // Its entry tells of the caller once nobody waits any more, and once.
+        {and_then(taken, {E::bound, E::claimed}),
+         "disarm_deadline log_launch reply_launched amend"},
         {and_then(taken, {E::bound, E::delivered, E::claimed}),
-         "disarm_deadline log_launch reply_launched"},
+         "disarm_deadline log_launch reply_launched amend"},
+        {and_then(taken, {E::bound, E::delivered, E::claimed, E::claimed}), ""},
+        {and_then(taken, {E::bound, E::delivered, E::exited}), "disarm_deadline end_at_broker"},
         {and_then(taken, {E::bind_refused, E::exited}), "disarm_deadline unrecord"},
         {and_then(taken, {E::bind_refused, E::exited, E::removed}), "disarm_deadline " + never_was},
         {and_then(taken, {E::broker_lost, E::exited}), "disarm_deadline end_at_broker"},

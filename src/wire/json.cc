@@ -78,7 +78,7 @@ int deeper(int indent) {
 }
 
 // Values built by us or by parse() are at most depth_max deep, so the recursion is bounded.
-void dump_value(std::string& out, const Value& value, int indent) {  // NOLINT(misc-no-recursion)
+void dump_value(std::string& out, const Value& value, int indent) {
     if (const bool* b = value.boolean()) {
         out += *b ? "true" : "false";
     } else if (const int64_t* i = value.integer()) {

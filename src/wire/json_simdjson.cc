@@ -113,7 +113,8 @@ struct Walk {
         return Value(*out);
     }
 
-    Value array(od::value& value, int depth) {  // NOLINT(misc-no-recursion): depth_max bounds it
+    // array, object and walk call one another; depth_max bounds it.
+    Value array(od::value& value, int depth) {
         Array out;
         od::array elements;
         if (value.get_array().get(elements) != simdjson::SUCCESS) {
@@ -136,7 +137,7 @@ struct Walk {
         return Value(std::move(out));
     }
 
-    Value object(od::value& value, int depth) {  // NOLINT(misc-no-recursion): depth_max bounds it
+    Value object(od::value& value, int depth) {
         Object out;
         KeySet keys;
         od::object members;
@@ -170,7 +171,7 @@ struct Walk {
         return Value(std::move(out));
     }
 
-    Value walk(od::value& value, int depth) {  // NOLINT(misc-no-recursion): depth_max bounds it
+    Value walk(od::value& value, int depth) {
         od::json_type type{};
         if (value.type().get(type) != simdjson::SUCCESS) {
             fail_here("not a JSON value");

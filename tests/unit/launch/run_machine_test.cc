@@ -204,7 +204,7 @@ struct Explorer {
     size_t runs = 0;
     size_t steps = 0;
 
-    // NOLINTNEXTLINE(misc-no-recursion): depth is the budget
+    // Calls itself; depth is the budget.
     void explore(const RunState& state, const World& world, int stops, int deadlines, int depth) {
         std::vector<EventKind> next(world.pending.begin(), world.pending.end());
         if (world.process) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "base/error.h"
+
 namespace mosaic {
 namespace {
 
@@ -69,7 +71,8 @@ bool is_unsafe_on_terminal(uint32_t point) {
 // "\u001b", "\xff".
 std::string hex_escape(char kind, int digits, uint32_t value) {
     std::array<char, 16> text{};
-    std::snprintf(text.data(), text.size(), "\\%c%0*x", kind, digits, value);
+    ignore(std::snprintf(text.data(), text.size(), "\\%c%0*x", kind, digits, value),
+           "there is room for eight digits");
     return text.data();
 }
 

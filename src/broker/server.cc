@@ -67,7 +67,7 @@ std::string error_line(int64_t id, BusError code, std::string message) {
 }  // namespace
 
 void log_line(const std::string& text) {
-    std::fprintf(stderr, "mosaic-broker: %s\n", one_line(text).c_str());
+    ignore(std::fprintf(stderr, "mosaic-broker: %s\n", one_line(text).c_str()), "nobody to tell");
 }
 
 Server::Server(Sockets sockets, Store& store)

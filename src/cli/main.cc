@@ -84,7 +84,7 @@ int run(const Context& context) {
 
 int main(int argc, char** argv) {
     // A reader of our output that has gone is an error of write(2), with its own handling.
-    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): can't fail
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     mosaic::cli::Parsed parsed = mosaic::cli::parse_arguments(arguments);
     if (!parsed.options) {

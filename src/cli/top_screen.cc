@@ -98,7 +98,7 @@ int Screen::next_signal() const {
 
 void Screen::stop_here() {
     leave();
-    ::raise(SIGSTOP);  // not blocked, and nothing else of ours handles it
+    ignore(::raise(SIGSTOP), "not blocked, and nothing else of ours handles it");
     // Whoever had the terminal meanwhile may have changed it.
     termios now{};
     if (::tcgetattr(STDIN_FILENO, &now) == 0) {

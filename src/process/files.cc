@@ -211,7 +211,7 @@ Result<UniqueFd> open_private_directory(int parent, const std::string& name) {
     }
     if ((info.st_mode & 0777U) != 0700U) {
         std::array<char, 8> mode{};
-        ::snprintf(mode.data(), mode.size(), "%04o", info.st_mode & 0777U);
+        ignore(::snprintf(mode.data(), mode.size(), "%04o", info.st_mode & 0777U), "there is room");
         return fail(Code::unsafe, name + " has mode " + mode.data() + ", not 0700");
     }
     UniqueFd directory(::openat(found.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -4,6 +4,8 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "base/error.h"
+
 namespace mosaic::registry {
 namespace {
 
@@ -88,7 +90,7 @@ std::string thread_dir(std::string_view data_root, ThreadName name) {
 
 std::string turn_file_name(uint64_t number, TurnFile file) {
     std::array<char, 32> digits{};
-    std::snprintf(digits.data(), digits.size(), "%04" PRIu64 ".", number);
+    ignore(std::snprintf(digits.data(), digits.size(), "%04" PRIu64 ".", number), "there is room");
     return std::string(digits.data()) + std::string(extension(file));
 }
 

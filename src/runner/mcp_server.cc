@@ -255,9 +255,9 @@ Result<UniqueFd> take_signals() {
     sigaddset(&set, SIGINT);
     ::sigprocmask(SIG_BLOCK, &set, nullptr);
     // One that is ignored is dropped even while it is blocked.
-    ::signal(SIGTERM, SIG_DFL);
-    ::signal(SIGINT, SIG_DFL);
-    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGTERM, SIG_DFL);  // NOLINT(cert-err33-c): these can't fail
+    ::signal(SIGINT, SIG_DFL);   // NOLINT(cert-err33-c)
+    ::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c)
     UniqueFd fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd.valid()) {
         return fail_sys(errno, "signalfd");

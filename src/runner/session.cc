@@ -311,8 +311,8 @@ Result<UniqueFd> take_over_signals() {
     sigset_t told = blocked;
     sigaddset(&blocked, SIGCHLD);
     ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
-    ::signal(SIGCHLD, SIG_DFL);  // TRAP-05
+    ::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): both can't fail
+    ::signal(SIGCHLD, SIG_DFL);  // NOLINT(cert-err33-c): TRAP-05
     UniqueFd fd(::signalfd(-1, &told, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd.valid()) {
         return fail_sys(errno, "signalfd");

@@ -45,7 +45,7 @@ Result<TurnFiles> make_turn_files(int directory, uint32_t& next) {
     for (uint32_t tried = 0; tried < kPlantedMax; ++tried) {
         TurnFiles files;
         std::array<char, 16> number{};
-        ::snprintf(number.data(), number.size(), "%04u", next);
+        ignore(::snprintf(number.data(), number.size(), "%04u", next), "there is room for any");
         ++next;
         files.number = number.data();
         const int why = create_three(directory, files);

@@ -40,7 +40,8 @@ void dump_string(std::string& out, std::string_view text) {
             default:
                 if (static_cast<unsigned char>(c) < 0x20) {
                     std::array<char, 8> escape{};
-                    std::snprintf(escape.data(), escape.size(), "\\u%04x", c);
+                    ignore(std::snprintf(escape.data(), escape.size(), "\\u%04x", c),
+                           "there is room");
                     out += escape.data();
                 } else {
                     out += c;

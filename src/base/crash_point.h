@@ -37,7 +37,7 @@ void pass_crash_points(std::vector<std::string>& env);
 #else
 
 // `what` is looked at by the compiler and never evaluated.
-#define MOSAIC_CRASH_POINT(part, moment, what) static_cast<void>(sizeof(what))
+#define MOSAIC_CRASH_POINT(part, moment, what) static_cast<void>(sizeof(decltype(what)))
 #define MOSAIC_PASS_CRASH_POINTS(env) static_cast<void>(0)
 
 #endif

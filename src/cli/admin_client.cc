@@ -104,8 +104,8 @@ Result<void> AdminClient::send(std::string_view bytes, std::optional<Instant> de
 }
 
 Result<std::string> AdminClient::receive_line(std::optional<Instant> deadline) {
-    std::array<char, 65536>
-        buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): recv fills it
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): recv fills it
+    std::array<char, 65536> buffer;
     while (true) {
         if (auto line = lines_.next()) {
             return std::move(*line);

@@ -51,8 +51,8 @@ Result<void> AdminStream::send_some() {
 Result<void> AdminStream::receive_some() {
     // Not for ever: whoever waits for keys and signals too gets its turn.
     constexpr int kReadsAtOnce = 16;
-    std::array<char, 65536>
-        buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): recv fills it
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): recv fills it
+    std::array<char, 65536> buffer;
     for (int i = 0; i < kReadsAtOnce; ++i) {
         const ssize_t n = ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) {

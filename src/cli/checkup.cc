@@ -108,6 +108,7 @@ Finding judge_kernel(std::string_view release) {
     Finding out{"kernel", Health::fine, "Linux " + std::string(release), ""};
     int major = 0;
     int minor = 0;
+    // NOLINTNEXTLINE(cert-err34-c): the kernel's own numbers
     if (std::sscanf(std::string(release).c_str(), "%d.%d", &major, &minor) != 2) {
         out.health = Health::weaker;
         out.remedy = "its version can't be read; 6.1 or later is expected";

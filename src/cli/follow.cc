@@ -41,8 +41,8 @@ Result<bool> LineFollower::read_some() {
     if (!file_.valid()) {
         return false;
     }
-    std::array<char, 65536>
-        buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): read fills it
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read fills it
+    std::array<char, 65536> buffer;
     ssize_t n = 0;
     do {
         n = ::read(file_.get(), buffer.data(), buffer.size());

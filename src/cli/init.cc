@@ -105,9 +105,11 @@ json::Value system_value(const Plan& plan) {
     return out;
 }
 
-std::string value_or(const config::Environment& env, const std::string& name, std::string other) {
+std::string value_or(const config::Environment& env,
+                     const std::string& name,
+                     const std::string& other) {
     const auto hit = env.find(name);
-    return hit == env.end() || hit->second.empty() ? std::move(other) : hit->second;
+    return hit == env.end() || hit->second.empty() ? other : hit->second;
 }
 
 Result<Plan> make_plan(const Context& context) {

@@ -18,8 +18,8 @@ namespace {
 
 Result<std::string> read_standard_input() {
     std::string out;
-    std::array<char, 65536>
-        buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): read fills it
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read fills it
+    std::array<char, 65536> buffer;
     while (out.size() <= limits::kMessageBodyBytesMax) {
         const ssize_t n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
         if (n < 0 && errno == EINTR) {

@@ -37,7 +37,7 @@ std::string in_path(const std::string& path, const std::vector<std::string>& nam
     for (const std::string& name : names) {
         for (size_t at = 0; at <= path.size();) {
             const size_t end = std::min(path.find(':', at), path.size());
-            const std::string candidate = path.substr(at, end - at) + "/" + name;
+            std::string candidate = path.substr(at, end - at) + "/" + name;
             if (candidate[0] == '/' && is_executable_file(candidate)) {
                 return candidate;
             }

@@ -59,6 +59,7 @@ std::string two_digits(int64_t number) {
 
 // "12s", "3m04s", "5h12m", "2d03h"
 std::string age_text(int64_t ms) {
+    constexpr int64_t kDayS = int64_t{24} * 3600;
     const int64_t s = std::max<int64_t>(ms, 0) / 1000;
     if (s < 60) {
         return std::to_string(s) + "s";
@@ -66,10 +67,10 @@ std::string age_text(int64_t ms) {
     if (s < 3600) {
         return std::to_string(s / 60) + "m" + two_digits(s % 60) + "s";
     }
-    if (s < 24 * 3600) {
+    if (s < kDayS) {
         return std::to_string(s / 3600) + "h" + two_digits(s / 60 % 60) + "m";
     }
-    return std::to_string(s / (24 * 3600)) + "d" + two_digits(s / 3600 % 24) + "h";
+    return std::to_string(s / kDayS) + "d" + two_digits(s / 3600 % 24) + "h";
 }
 
 std::string age_since(std::optional<int64_t> then_ms, int64_t now_ms) {

@@ -63,7 +63,9 @@ class Builder {
     }
 
   private:
-    void refuse(Refusal code, std::string reason) { out_.refused.push_back({code, reason}); }
+    void refuse(Refusal code, std::string reason) {
+        out_.refused.push_back({code, std::move(reason)});
+    }
 
     void read_contract() {
         const std::string path = setting_.system.roles_dir + "/" + instance_.definition + ".md";

@@ -1,5 +1,6 @@
 #include "host/admission.h"
 
+#include <fcntl.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -160,7 +161,7 @@ class Gatherer {
         if (ask_.target.thread.empty()) {
             return true;
         }
-        UniqueFd at(::dup(parts_.root.root.get()));
+        UniqueFd at(::fcntl(parts_.root.root.get(), F_DUPFD_CLOEXEC, 0));
         std::string path = parts_.root.path;
         for (const std::string& name : {std::string(registry::kThreads),
                                         settings().business.id,

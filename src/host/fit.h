@@ -28,7 +28,7 @@ class Fit {
     void add_bytes(std::string_view bytes);
 
     std::string run_;
-    crypto_hash_sha256_state state_;
+    crypto_hash_sha256_state state_{};
 };
 
 }  // namespace mosaic::host

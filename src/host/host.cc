@@ -194,6 +194,7 @@ void Host::drain() {
     stop_when_over();
 }
 
+// NOLINTNEXTLINE(readability-function-size): a case for each owner and nothing else
 void Host::dispatch(reactor::Op& op) {
     switch (static_cast<Owner>(op.owner_kind())) {
         case Owner::none:

@@ -37,6 +37,8 @@ class Host {
   public:
     // Everything is read and checked; the data root is locked. `left` is what sessions.json held.
     Host(Settings settings, DataRoot root, registry::SessionsFile left, HostOptions options);
+    Host(const Host&) = delete;
+    Host& operator=(const Host&) = delete;
     ~Host();
 
     // Creates the ring and the sockets. The error is for the operator; nothing has been started.

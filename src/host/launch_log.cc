@@ -113,7 +113,7 @@ void LaunchLog::begin_line_again() {
     }
 }
 
-void LaunchLog::append(std::string line) {
+void LaunchLog::append(const std::string& line) {
     if (waiting_.size() + line.size() > kBufferBytesMax) {
         ++dropped_;
         return;

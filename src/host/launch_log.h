@@ -36,7 +36,7 @@ class LaunchLog {
     // which only a part went into another file than this one is written here whole.
     [[nodiscard]] Result<void> open(int launches_directory, const std::string& name);
 
-    void append(std::string line);
+    void append(const std::string& line);
 
     void on_write_done();
     void on_retry();

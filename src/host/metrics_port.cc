@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/assert.h"
 #include "host/log.h"
 #include "process/descriptors.h"
 #include "wire/limits.h"
@@ -173,6 +174,7 @@ void MetricsPort::make_room() {
             oldest = &client;
         }
     }
+    MOSAIC_ASSERT(oldest != nullptr);
     break_off(*oldest);
 }
 

@@ -27,6 +27,7 @@ class MetricsPort {
     explicit MetricsPort(Loop& loop);
     MetricsPort(const MetricsPort&) = delete;
     MetricsPort& operator=(const MetricsPort&) = delete;
+    ~MetricsPort() = default;
 
     // Serves this port from now on; 0: none. A port that can't be had is said on the log and tried
     // again every ten seconds: somebody else may hold it.
@@ -70,7 +71,7 @@ class MetricsPort {
         std::array<char, 4096> buffer{};
         std::string response;
         size_t sent = 0;
-        size_t dropped = 0;  // bytes past its request
+        size_t dropped = 0;     // bytes past its request
         bool said_all = false;  // its side is closed
         reactor::Op recv_op;
         reactor::Op send_op;

@@ -119,6 +119,7 @@ void add_thread_steps(const PlanFacts& f, const harness::RunFacts& run, std::vec
 
 std::vector<harness::ManifestBind> manifest_binds(const std::vector<sandbox::Bind>& binds) {
     std::vector<harness::ManifestBind> out;
+    out.reserve(binds.size());
     for (const sandbox::Bind& bind : binds) {
         out.push_back({std::string(to_string(bind.kind)), bind.source, bind.dest, bind.reason});
     }

@@ -171,7 +171,7 @@ std::string shipped_directory(const std::string& executable) {
     const std::filesystem::path home = std::filesystem::path(executable).parent_path();
     for (const std::filesystem::path& prefix :
          {home.parent_path(), home.parent_path().parent_path()}) {
-        const std::string candidate = (prefix / "share/mosaic/harness").string();
+        std::string candidate = (prefix / "share/mosaic/harness").string();
         if (is_directory(candidate)) {
             return candidate;
         }

@@ -45,6 +45,7 @@ class Turn {
     Turn(TurnSetting& setting, wire::Message message);
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
+    ~Turn() = default;
 
     // Starts the adapter. When that fails the turn is done, and its reply says so.
     void start(const wire::StateFacts& state, Instant now);

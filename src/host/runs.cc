@@ -328,6 +328,7 @@ void Runs::carry_out(uint32_t index, const launch::Step& step) {
     }
 }
 
+// NOLINTNEXTLINE(readability-function-size): a case for each effect
 void Runs::carry_out(uint32_t index, EffectKind effect) {
     RunSlot& s = slot(index);
     switch (effect) {

@@ -44,6 +44,7 @@ Result<std::string> read_regular(const UniqueFd& file,
     }
     std::string text;
     text.reserve(static_cast<size_t>(std::max<off_t>(info.st_size, 0)));
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read fills it
     std::array<char, size_t{64} * 1024> buffer;
     for (;;) {
         const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
@@ -333,7 +334,7 @@ Result<void> replace_as(int parent,
                         mode_t mode,
                         const std::optional<Owner>& owner) {
     MOSAIC_TRY_ASSIGN(Temporary temporary, create_temporary(parent, name, content, mode));
-    const auto replaced = [&]() -> Result<void> {
+    auto replaced = [&]() -> Result<void> {
         if (owner && ::fchown(temporary.file.get(), owner->user, owner->group) != 0) {
             return fail_sys(errno,
                             "giving the new " + name + " to user " + std::to_string(owner->user) +

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "process/raw_syscall.h"
@@ -88,7 +89,7 @@ MOSAIC_SHARED_MEMORY_CHILD void place_descriptors(SpawnPlan& plan) {
     const int result_place = plan.highest + 1;
     must(plan, step, raw_syscall(SYS_dup3, plan.result_fd, result_place, O_CLOEXEC));
     plan.result_fd = result_place;
-    for (int i = 0; i < plan.gap_count; ++i) {
+    for (ptrdiff_t i = 0; i < plan.gap_count; ++i) {
         must(plan, step, raw_syscall(SYS_close_range, plan.gaps[2 * i], plan.gaps[2 * i + 1], 0));
     }
     must(plan, step, raw_syscall(SYS_close_range, result_place + 1, ~0U, 0));

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/error.h"
+
 namespace mosaic::process {
 namespace {
 
@@ -39,7 +41,7 @@ uint64_t count_open_fds() {
 // The second number of /proc/self/statm: resident pages.
 uint64_t count_resident_pages() {
     struct CloseFile {
-        void operator()(FILE* file) const { std::fclose(file); }
+        void operator()(FILE* file) const { ignore(std::fclose(file), "it was read only"); }
     };
 
     const std::unique_ptr<FILE, CloseFile> file(std::fopen("/proc/self/statm", "re"));

@@ -68,6 +68,7 @@ std::vector<wire::Reply> Bus::read(const PollSet& polls, Instant now) {
     if (!fd_.valid() || (polls.ready(fd_.get()) & ~POLLOUT) == 0) {
         return out;
     }
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): recv fills it
     std::array<char, kReadBytes> bytes;
     const ssize_t n = ::recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {

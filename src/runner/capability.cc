@@ -21,11 +21,12 @@ constexpr size_t kPageBytes = 4096;
 static_assert(limits::kCapabilityLineBytesMax <= kPageBytes);
 
 // The line's bytes while they arrive; overwritten at the end of the scope.
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read fills it
 struct LineBytes {
     std::array<char, limits::kCapabilityLineBytesMax + 1> bytes;
     size_t used = 0;
 
-    LineBytes() = default;
+    LineBytes() = default;  // NOLINT(cppcoreguidelines-pro-type-member-init)
     LineBytes(const LineBytes&) = delete;
     LineBytes& operator=(const LineBytes&) = delete;
 

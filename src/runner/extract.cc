@@ -229,6 +229,7 @@ int run_extract(const std::vector<std::string_view>& words) {
         return complain(exit_code::kUsage, rules.error().text);
     }
     Reading reading(*rules);
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read fills it
     std::array<char, 65536> bytes;
     for (;;) {
         const ssize_t n = ::read(STDIN_FILENO, bytes.data(), bytes.size());

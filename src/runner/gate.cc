@@ -280,6 +280,7 @@ int blocked(std::string_view why) {
 Result<std::string> read_question() {
     std::string out;
     bool over = false;
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read fills it
     std::array<char, 65536> bytes;
     for (;;) {
         const ssize_t n = ::read(STDIN_FILENO, bytes.data(), bytes.size());

@@ -108,6 +108,7 @@ void LaunchLink::flush() {
 }
 
 void LaunchLink::read() {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): recv fills it
     std::array<char, kReadBytes> bytes;
     const ssize_t n = ::recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {

@@ -40,6 +40,7 @@ Result<void> send_all(int fd, std::string_view bytes) {
 // A result may hold a whole message, so it may be as long as a frame.
 Result<std::string> receive_line(int fd) {
     wire::LineBuffer input(limits::kFrameBytesMax);
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read fills it
     std::array<char, 16384> bytes;
     for (;;) {
         if (auto line = input.next()) {

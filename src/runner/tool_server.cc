@@ -99,6 +99,7 @@ void ToolServer::work_on(Client& client, short ready, std::vector<Pending>& call
 }
 
 void ToolServer::read_from(Client& client) {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): recv fills it
     std::array<char, kReadBytes> bytes;
     const ssize_t n = ::recv(client.fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (n > 0) {

@@ -263,6 +263,7 @@ void Turn::settle_exec() {
 }
 
 void Turn::read_output() {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read_once fills it
     std::array<char, kReadBytes> bytes;
     const auto piece = read_once(output_.get(), bytes);
     if (!piece) {
@@ -276,6 +277,7 @@ void Turn::read_output() {
 }
 
 void Turn::read_error() {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): read_once fills it
     std::array<char, kReadBytes> bytes;
     const auto piece = read_once(error_.get(), bytes);
     if (!piece) {

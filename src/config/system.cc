@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 4> kOwnVariables = {
     "HOME", "PATH", "TMPDIR", "MOSAIC_RUN_ID"};
 
 constexpr int64_t kHourMs = 3'600'000;
-constexpr int64_t kWeekSeconds = 7 * 24 * 3600;
+constexpr int64_t kWeekSeconds = int64_t{7} * 24 * 3600;
 constexpr int64_t kPortMax = 65'535;
 constexpr int64_t kTebibyte = int64_t{1} << 40;
 // With less a session can't even start.
@@ -68,7 +68,7 @@ Limits read_limits(Reader& r) {
     out.runs_kept = l.integer_or("runsKept", 0, 1'000'000, out.runs_kept);
     out.runs_kept_days = l.integer_or("runsKeptDays", 0, 36'500, out.runs_kept_days);
     out.run_disk_bytes =
-        l.integer_or("runDiskBytes", 1024 * 1024, 1024 * kTebibyte, out.run_disk_bytes);
+        l.integer_or("runDiskBytes", int64_t{1024} * 1024, 1024 * kTebibyte, out.run_disk_bytes);
     out.disk_check_seconds =
         l.integer_or("diskCheckSeconds", 1, kWeekSeconds, out.disk_check_seconds);
     wire::SessionLimits& s = out.session;

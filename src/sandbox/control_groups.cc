@@ -312,7 +312,7 @@ Result<void> RunGroups::take_up(pid_t host) {
     const std::string& base = delegation_->base;
     const std::string own = base + "/" + kHostGroup;
     if (!delegation_->inside) {
-        if (const auto made = files_->make(own); !made && made.error().sys != EEXIST) {
+        if (auto made = files_->make(own); !made && made.error().sys != EEXIST) {
             return made;
         }
         MOSAIC_TRY(files_->write(own + "/cgroup.procs", std::to_string(host)));
@@ -343,7 +343,7 @@ Result<void> RunGroups::set_limits(const std::string& group, const GroupLimits& 
         // Else a run could put as much again there, and the machine to swapping. Kernels that don't
         // count swap have no such file.
         if (limits.memory_bytes > 0) {
-            const auto no_swap = files_->write(group + "/memory.swap.max", "0");
+            auto no_swap = files_->write(group + "/memory.swap.max", "0");
             if (!no_swap && no_swap.error().sys != ENOENT) {
                 return no_swap;
             }

@@ -185,7 +185,7 @@ std::string Reader::pointer_of(std::string_view key) const {
     return out;
 }
 
-void Reader::set_error(std::string text) {
+void Reader::set_error(const std::string& text) {
     if (error_.empty()) {
         error_ = where_ + ": " + (pointer_.empty() ? std::string() : pointer_ + ": ") + text;
     }

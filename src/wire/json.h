@@ -168,7 +168,7 @@ class Reader {
     const Value* required(std::string_view key, const char* expected);
     const Value* optional(std::string_view key);
     void wrong(std::string_view key, const char* expected, const Value& found);
-    void set_error(std::string text);
+    void set_error(const std::string& text);
     // The first member that was never asked for; null when there is none.
     [[nodiscard]] const std::string* unknown() const;
 

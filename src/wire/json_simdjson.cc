@@ -123,6 +123,7 @@ struct Walk {
         }
         for (auto element : elements) {
             od::value inner;
+            // NOLINTNEXTLINE(performance-move-const-arg): its get() takes an rvalue only
             if (std::move(element).get(inner) != simdjson::SUCCESS) {
                 fail_here("not a value");
             }

@@ -716,7 +716,7 @@ Result<EventsArgs> EventsArgs::from(const Value& value) {
     out.since = r.integer_or("since", 0, INT64_MAX, 0);
     out.follow = r.boolean_or("follow", false);
     out.last = r.integer_or("last", 0, INT64_MAX, 0);
-    return finish(r, std::move(out));
+    return finish(r, out);
 }
 
 }  // namespace mosaic::wire

@@ -9,6 +9,11 @@
 namespace mosaic {
 namespace {
 
+bool complete(const config::Route& route) {
+    return !route.harness.empty() && !route.provider.empty() && !route.model.empty() &&
+           !route.thinking.empty();
+}
+
 void check(const config::Business& business) {
     FUZZ_CHECK(is_id(business.id) && is_id(business.human));
     for (const auto& [name, instance] : business.roles) {
@@ -19,7 +24,9 @@ void check(const config::Business& business) {
         for (const auto& [var, value] : instance.vars) {
             FUZZ_CHECK(variables.insert(config::variable_name(var)).second);
         }
-        FUZZ_CHECK(!instance.fallback || instance.route);
+        // An incomplete route is none, with a fallback too; an incomplete fallback is an error.
+        FUZZ_CHECK(!instance.route || complete(*instance.route));
+        FUZZ_CHECK(!instance.fallback || complete(*instance.fallback));
         FUZZ_CHECK(business.find(name) == &instance);
         if (instance.may_launch()) {
             FUZZ_CHECK(!instance.typed.empty());

@@ -43,6 +43,7 @@ void Broker::on_up() {
         set(run, after);
         world_.note("broker finds an old commit", run);
         world_.truth[run].found = true;
+        world_.truth[run].found_at = world_.now;
         tell_truth(run);
     }
     ghost_.clear();
@@ -638,9 +639,15 @@ std::string Broker::describe_live() const {
     return out;
 }
 
-bool Broker::holds_more_than_found() const {
-    return std::any_of(
-        live_.begin(), live_.end(), [this](uint32_t run) { return !world_.truth[run].found; });
+bool Broker::holds_run(uint32_t run) const {
+    return std::find(live_.begin(), live_.end(), run) != live_.end();
+}
+
+bool Broker::holds_more_than_found(int64_t since) const {
+    return std::any_of(live_.begin(), live_.end(), [&](uint32_t run) {
+        const RunTruth& truth = world_.truth[run];
+        return !truth.found || truth.found_at < since;
+    });
 }
 
 bool Broker::plant_second_holder() {

@@ -136,8 +136,11 @@ class Broker {
 
     [[nodiscard]] bool holds(uint64_t message) const;
     [[nodiscard]] std::string describe_live() const;
-    // Runs that hold their seat, besides those of a commit that was answered as failed.
-    [[nodiscard]] bool holds_more_than_found() const;
+    // This run holds its seat.
+    [[nodiscard]] bool holds_run(uint32_t run) const;
+    // Runs that hold their seat, besides those that a broker found since then, of a commit that was
+    // answered as failed.
+    [[nodiscard]] bool holds_more_than_found(int64_t since) const;
     // A run that nobody launched claims a seat that is held: for the canary.
     [[nodiscard]] bool plant_second_holder();
 

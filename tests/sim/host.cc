@@ -451,6 +451,7 @@ void Host::begin_stop() {
     }
     world_.note("host is told to end");
     state_ = State::stopping;
+    stop_began_ = world_.now;
     const std::deque<Ask> waiting = std::exchange(waiting_, {});
     for (const Ask& ask : waiting) {
         refuse(ask, Refusal::host_stopping);
@@ -468,6 +469,7 @@ void Host::stop_when_over() {
     const bool recorded = requests_.ends_waiting() == 0 && store_.quiet() && !entries_.waiting() &&
                           log_waiting_.empty() && log_under_way_.empty();
     if (state_ == State::stopping && (!active || early) && (recorded || early)) {
+        check_ends_recorded();
         state_ = State::finishing;
         stopping_link_ = true;
         if (world_.broker.alive()) {
@@ -480,6 +482,18 @@ void Host::stop_when_over() {
     }
 }
 
+// A stop that isn't cut short waits for what it asked the broker to end, also when it interrupted a
+// recovery.
+void Host::check_ends_recorded() const {
+    ++world_.counters.checks;
+    for (const uint32_t run : ends_asked_) {
+        if (world_.broker.holds_run(run)) {
+            world_.fail("a stop waits for the ends",
+                        "run " + std::to_string(run) + " is bound at the broker");
+        }
+    }
+}
+
 // A host that ended by itself with 0 has left nothing to the next, but what a broker that started
 // during its stop found of a commit that was answered as failed: nobody is asked any more then.
 void Host::check_nothing_left() {
@@ -488,7 +502,7 @@ void Host::check_nothing_left() {
     if (recovered && world_.sessions.alive_sessions() > 0) {
         world_.fail("a host that ended leaves nothing", "a session is alive");
     }
-    if (recovered && world_.broker.holds_more_than_found()) {
+    if (recovered && world_.broker.holds_more_than_found(stop_began_)) {
         world_.fail("a host that ended leaves nothing",
                     "the broker holds" + world_.broker.describe_live());
     }

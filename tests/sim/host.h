@@ -213,6 +213,7 @@ class Host {
     void answer(const Ask& ask, bool ok, uint32_t run, Refusal refusal);
     void begin_stop();
     void stop_when_over();
+    void check_ends_recorded() const;
     void check_nothing_left();
 
     // ---- runs (host_runs.cc) ----
@@ -363,6 +364,10 @@ class Host {
     std::vector<std::vector<uint32_t>> processes_of_;  // by leftover
     std::vector<LeftoverProcess> processes_;
     bool recovery_begun_ = false;
+
+    // For the checker of a stop.
+    int64_t stop_began_ = 0;
+    std::set<uint32_t> ends_asked_;  // runs
 };
 
 }  // namespace mosaic::sim

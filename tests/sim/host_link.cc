@@ -81,6 +81,7 @@ void Host::ask_broker(RequestKind kind, Pending pending) {
 }
 
 void Host::send_end(Pending pending) {
+    ends_asked_.insert(pending.request.run);
     if (link_ != Link::ready) {
         requests_.keep(std::move(pending));
         return;

@@ -35,6 +35,7 @@ struct RunTruth {
     bool delivered = false;  // its capability may have left the host
     EndReason reason = EndReason::failed;  // as recorded
     int64_t claimed_at = 0;
+    int64_t found_at = 0;
 
     // Holds no seat and no room: warm, or taken by a launch that the broker hasn't heard of.
     [[nodiscard]] bool nobodys() const { return warm || (was_warm && !bound); }

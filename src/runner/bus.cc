@@ -14,17 +14,17 @@
 namespace mosaic::runner {
 namespace {
 
-constexpr int64_t kBackoffFirstMs = 100;
-constexpr int64_t kBackoffMostMs = 2000;
-constexpr Duration kFullQueueLook = milliseconds(10);
 constexpr size_t kReadBytes = size_t{16} * 1024;
 
-int64_t backoff_ms(int64_t failures) {
-    const int64_t doublings = std::min<int64_t>(failures - 1, 5);
-    return std::min(kBackoffFirstMs << doublings, kBackoffMostMs);
+}  // namespace
+
+int64_t wait_after_losses_ms(int64_t losses) {
+    return std::min<int64_t>(int64_t{100} << std::min<int64_t>(losses - 1, 5), 2000);
 }
 
-}  // namespace
+int64_t wait_for_room_ms(int64_t looks) {
+    return std::min<int64_t>(int64_t{10} << std::min<int64_t>(looks - 1, 7), 1000);
+}
 
 Bus::Bus(Options options, const CapabilityPage& capability)
     : options_(std::move(options)),
@@ -108,16 +108,18 @@ void Bus::connect(Instant now) {
         return;
     }
     fd_ = std::move(*connected);
+    full_looks_ = 0;
     state_ = State::claiming;
     claim_id_ = next_id_++;
     send(claim_id_, "role.claim", wire::ClaimArgs{options_.run}.to_value());
 }
 
 // Another session may fill the queue again and again. The broker is there and takes from it, so it
-// is no failure, and who looks often finds room.
+// is no failure, and who looks often finds room. It may also hang, though, and then all wait here.
 void Bus::wait_for_room(Instant now) {
-    attempt_at_ = now + kFullQueueLook;
-    if (!std::exchange(full_told_, true)) {
+    ++full_looks_;
+    attempt_at_ = now + milliseconds(wait_for_room_ms(full_looks_));
+    if (full_looks_ == 1) {
         log_line("the broker's queue of connections is full; waiting for room");
     }
 }
@@ -141,7 +143,7 @@ void Bus::lose(Instant now, const std::string& why) {
         state_ = State::exhausted;
         return;
     }
-    const int64_t wait_ms = backoff_ms(failures_);
+    const int64_t wait_ms = wait_after_losses_ms(failures_);
     state_ = State::apart;
     attempt_at_ = now + milliseconds(wait_ms);
     log_line(problem_ + "; trying again in " + std::to_string(wait_ms) + " ms");

@@ -17,13 +17,21 @@
 
 namespace mosaic::runner {
 
+// How long to wait for the next attempt, in milliseconds. After the n-th loss or failure in a row
+// (n >= 1): 100 at first, at most 2,000.
+[[nodiscard]] int64_t wait_after_losses_ms(int64_t losses);
+
+// ... and after the n-th look in a row (n >= 1) that found the broker's queue full: 10 at first, at
+// most 1,000.
+[[nodiscard]] int64_t wait_for_room_ms(int64_t looks);
+
 // The one connection to the broker: requests of all parts of the runner, told apart by their ids.
 //
 // It connects, claims the role and keeps both over losses: after one it comes back with back-off,
 // claims again, and sends again every request that has had no reply, in their order. So a caller
 // asks once and gets one reply, whatever happened in between; what the broker had already done and
 // only the reply was lost is done twice, which the broker's verbs allow for: a message has a key by
-// which it is known again.
+// which it is known again. A full queue is no failure: it waits for room for as long as it takes.
 class Bus {
   public:
     enum class State {
@@ -94,7 +102,7 @@ class Bus {
     int64_t claims_ = 0;
     int64_t failures_ = 0;  // in a row
     Instant attempt_at_;
-    bool full_told_ = false;
+    int64_t full_looks_ = 0;  // that found no room, since there was a connection
 };
 
 }  // namespace mosaic::runner

@@ -98,10 +98,10 @@ uint64_t Children::run(process::SpawnSpec spec, std::vector<UniqueFd> keep, Dura
 }
 
 void Children::on_deadline(uint32_t index, uint32_t generation) {
-    Child& child = *children_[index];
-    if (!child.in_use || child.generation != generation) {
+    if (!awaits(index, generation)) {
         return;
     }
+    Child& child = *children_[index];
     if (child.exited) {
         child.output_cut = true;
         loop_.ring->cancel(child.output_op);
@@ -109,6 +109,11 @@ void Children::on_deadline(uint32_t index, uint32_t generation) {
         child.result.timed_out = true;
         kill(child);
     }
+}
+
+bool Children::awaits(uint32_t index, uint32_t generation) const {
+    const Child& child = *children_[index];
+    return child.in_use && child.generation == generation;
 }
 
 void Children::on_exit(uint32_t index) {

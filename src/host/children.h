@@ -51,6 +51,8 @@ class Children {
     void on_exit(uint32_t index);
     void on_output(uint32_t index);
     void on_deadline(uint32_t index, uint32_t generation);
+    // False for the deadline of a child that is over.
+    [[nodiscard]] bool awaits(uint32_t index, uint32_t generation) const;
 
   private:
     struct Child {

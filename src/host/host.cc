@@ -131,9 +131,7 @@ int Host::run() {
     begin_start();
     std::vector<reactor::Op*> done;
     while (state_ != State::over) {
-        // What waits for the answers to be on their way doesn't wait for anything else.
-        const Instant deadline =
-            warm_due_ ? loop_.now : loop_.timers.next().value_or(reactor::Ring::kForever);
+        const Instant deadline = next_deadline();
         const auto ticked = loop_.ring->tick(deadline, done);
         if (!ticked) {
             log_line("io_uring failed: " + ticked.error().text);
@@ -154,6 +152,21 @@ int Host::run() {
         loop_.counts.busy.ns += (monotonic_now() - loop_.now).ns;
     }
     return exit_code_;
+}
+
+// A launch sets a deadline for each of its steps, and few ever count: an idle host is woken for
+// none of the others.
+Instant Host::next_deadline() {
+    loop_.timers.drop_until([&](const reactor::Timer& timer) {
+        const auto kind = static_cast<TimerKind>(timer.kind);
+        if (kind == TimerKind::run_deadline) {
+            return runs_->awaits_deadline(timer.owner, timer.generation);
+        }
+        return kind != TimerKind::child_deadline ||
+               children_->awaits(timer.owner, timer.generation);
+    });
+    // What waits for the answers to be on their way doesn't wait for anything else.
+    return warm_due_ ? loop_.now : loop_.timers.next().value_or(reactor::Ring::kForever);
 }
 
 void Host::drain() {

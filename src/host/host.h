@@ -58,6 +58,7 @@ class Host {
     };
 
     void begin_start();
+    [[nodiscard]] Instant next_deadline();
     void drain();
     void dispatch(reactor::Op& op);
     void dispatch_timers();

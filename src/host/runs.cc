@@ -463,15 +463,20 @@ void Runs::send_term(uint32_t index) {
 }
 
 void Runs::on_deadline(uint32_t index, uint32_t generation) {
-    RunSlot& s = slot(index);
-    if (!s.in_use || s.deadline_generation != generation) {
+    if (!awaits_deadline(index, generation)) {
         return;
     }
+    const RunSlot& s = slot(index);
     if (s.state.phase == Phase::killing) {
         log_line("run " + s.run + " (" + describe(s.plan.seat) +
                  ") hasn't ended 10 s after SIGKILL; its seat stays taken until it does");
     }
     parts_.loop.post_deadline(ref_of(index), generation);
+}
+
+bool Runs::awaits_deadline(uint32_t index, uint32_t generation) const {
+    const RunSlot& s = *slots_[index];
+    return s.in_use && s.deadline_generation == generation;
 }
 
 void Runs::on_term_timer(uint32_t index, uint32_t generation) {

@@ -104,6 +104,8 @@ class Runs {
     void on_status(uint32_t index);
     void on_stdin_done(uint32_t index);
     void on_deadline(uint32_t index, uint32_t generation);
+    // False for a deadline that was superseded, or of a run that is over.
+    [[nodiscard]] bool awaits_deadline(uint32_t index, uint32_t generation) const;
     void on_term_timer(uint32_t index, uint32_t generation);
     void on_group_timer();
 

@@ -30,10 +30,14 @@ std::optional<Timer> TimerQueue::take_due(Instant now) {
     if (heap_.empty() || heap_.front().timer.deadline > now) {
         return std::nullopt;
     }
+    return take_front();
+}
+
+Timer TimerQueue::take_front() {
     std::pop_heap(heap_.begin(), heap_.end(), later);
-    const Timer due = heap_.back().timer;
+    const Timer nearest = heap_.back().timer;
     heap_.pop_back();
-    return due;
+    return nearest;
 }
 
 void TimerQueue::extend_all(Duration delay) {

@@ -28,6 +28,15 @@ class TimerQueue {
     // Takes one timer that is due at `now`, nothing when none is.
     [[nodiscard]] std::optional<Timer> take_due(Instant now);
 
+    // Drops timers from the nearest on, up to the first for which `counts` is true: nobody needs to
+    // be woken for one that was superseded.
+    template <class Counts>
+    void drop_until(const Counts& counts) {
+        while (!heap_.empty() && !counts(heap_.front().timer)) {
+            take_front();
+        }
+    }
+
     // Moves every deadline by `delay`, which is not negative: after the process was stopped or the
     // machine suspended, nobody had a chance to meet them.
     void extend_all(Duration delay);
@@ -41,6 +50,8 @@ class TimerQueue {
     };
 
     static bool later(const Entry& a, const Entry& b);
+    Timer take_front();
+
     std::vector<Entry> heap_;
     uint64_t sequence_ = 0;
 };

@@ -108,6 +108,23 @@ TEST_CASE("after its deadline a helper is killed with all its group") {
     CHECK(gone);
 }
 
+TEST_CASE("the deadlines of a helper are awaited until it is over") {
+    Running rig;
+    if (!rig.ok()) {
+        return;
+    }
+    const auto awaited = [&](const reactor::Timer& timer) {
+        return rig.children->awaits(timer.owner, timer.generation);
+    };
+    const uint64_t job = rig.start(shell("read line"));
+    rig.loop.timers.drop_until(awaited);
+    CHECK(rig.loop.timers.size() == 1);
+    rig.children->end(job);
+    CHECK(rig.next().job == job);
+    rig.loop.timers.drop_until(awaited);
+    CHECK(rig.loop.timers.size() == 0);
+}
+
 TEST_CASE("a helper that is ended dies with its group and gives its result") {
     Running rig;
     if (!rig.ok()) {

@@ -77,6 +77,23 @@ TEST_CASE("a superseded timer still fires and is told apart by its generation") 
     CHECK(queue.take_due(Instant{30})->generation == 2);
 }
 
+TEST_CASE("timers that count no more are dropped up to the first that does") {
+    TimerQueue queue;
+    queue.set(at(40, 4));
+    for (const int64_t n : {10, 20, 30, 50}) {
+        queue.set(at(n));
+    }
+    const auto counts = [](const Timer& timer) { return timer.owner != 0; };
+    queue.drop_until(counts);
+    CHECK(queue.next() == Instant{40});
+    CHECK(queue.size() == 2);
+    CHECK(owners_due(queue, Instant{40}) == std::vector<uint32_t>{4});
+    queue.drop_until(counts);
+    CHECK_FALSE(queue.next().has_value());
+    queue.drop_until(counts);
+    CHECK(queue.size() == 0);
+}
+
 TEST_CASE("extending moves every deadline and keeps the order") {
     TimerQueue queue;
     queue.set(at(30, 3));

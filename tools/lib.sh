@@ -1,4 +1,4 @@
-# What tools/test and tools/demo share: install what is missing, find the user to work as, build.
+# What the commands in tools/ that build the product share: install what is missing, find the user to work as, build.
 # Sourced by bash. After `prepare`:
 #   TREE      the source tree to build in, readable and writable for the user we work as
 #   as_user   runs a command as that user, in TREE, with a small environment of its own

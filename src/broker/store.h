@@ -12,8 +12,8 @@
 #include "wire/task_messages.h"
 
 // What the broker remembers, in one SQLite file (WAL, synchronous=FULL): runs, who holds which
-// seat, messages, events, launch switches, decisions. It stores and finds; whether something may
-// happen is decided in core.h.
+// seat, messages, events, launch switches, decisions, tasks. It stores and finds; whether something
+// may happen is decided in core.h.
 //
 // Everything between begin() and commit() becomes durable at once or not at all. Times are
 // milliseconds since the epoch.

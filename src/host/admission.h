@@ -15,7 +15,7 @@ namespace mosaic::host {
 
 // What the checks say to one request.
 struct Decision {
-    bool wait_for_probe = false;  // ask again when the probe is settled
+    bool wait_for_probe = false;  // ask again when the probe, or a look for a version, is settled
     std::optional<Refusal> refusal;
     std::string reason;
     Plan plan;  // when neither

@@ -100,7 +100,7 @@ struct RunSlot {
     // The capability on its way out, and what stays of it.
     std::string capability_line;
     size_t capability_written = 0;
-    std::string capability_hash;  // SHA-256; empty until delivery
+    std::string capability_hash;  // SHA-256; empty until it is bound
 
     // What is reported at the end.
     EndReason end_reason = EndReason::failed;  // as the broker recorded it

@@ -135,7 +135,7 @@ class Runs {
 
     // The live run whose runner this is, nothing when there is none.
     [[nodiscard]] std::optional<SlotRef> find_runner(int64_t pid, const std::string& start) const;
-    // The run that this hash of a capability acts for, when it was delivered and isn't over.
+    // The run, when this is the hash of its capability and it still has processes; else null.
     [[nodiscard]] const RunSlot* find_capability(SlotRef run, const std::string& hash) const;
 
     // Answers for the human and the start.

@@ -142,6 +142,10 @@ Result<Outcome> Core::list_tasks(const wire::Request& request) {
                                     .state = args->state,
                                     .after = after,
                                     .max = int64_t{limits::kTasksPerReplyMax} + 1}));
+    // The tasks of a role that left the business are still there to be listed.
+    if (found.empty() && after == 0 && !args->to.empty() && !has_mailbox(config_, {args->to, ""})) {
+        return error(request.id, BusError::not_found, "no role " + args->to);
+    }
     wire::TaskListResult result;
     size_t bytes = 0;
     for (const StoredTask& task : found) {

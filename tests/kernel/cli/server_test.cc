@@ -428,6 +428,11 @@ TEST_CASE("tasks are read page by page and shown as a table or as JSON") {
     const Scratch none;
     Server empty(none, {ok("task.list", R"({"tasks":[]})")});
     CHECK(at(none, {"tasks"}).out == "no tasks\n");
+    const Scratch nobody;
+    Server unknown(nobody, {refuse("task.list", "not-found", "no role nobody")});
+    const Finished refused = at(nobody, {"tasks", "--role", "nobody"});
+    CHECK(refused.exit_code == 1);
+    CHECK(refused.err == "mosaic: not-found: no role nobody\n");
 }
 
 TEST_CASE("what waits for a decision is listed and shown whole and escaped") {

@@ -291,6 +291,25 @@ TEST_CASE("what one run can make and one seat can ask is bounded") {
     }
 }
 
+TEST_CASE("listing the tasks of nobody says so and those of a former role are there") {
+    WorkBench bench;
+    auto pm = bench.claimed({"pm", ""}, kPmRun);
+    const std::string id = bench.create(pm, "x", "coder");
+    const json::Value none = json::Object{{"to", "nobody"}};
+    CHECK(bench.human("task.list", none).reply.error == "not-found");
+    CHECK(bench.human("task.list", none).reply.message == "no role nobody");
+    CHECK(bench.ask(pm, "task.list", none).reply.error == "not-found");
+    CHECK(bench.human("task.list", json::Object{{"to", "jordan"}}).reply.ok);
+    wire::BrokerConfig without = acme();
+    without.roles = {{"pm", kWork, {}, {}}};
+    REQUIRE(bench.host("config", without.to_value()).reply.ok);
+    const json::Value former = json::Object{{"to", "coder"}};
+    const auto kept = wire::TaskListResult::from(bench.human("task.list", former).reply.result);
+    REQUIRE(kept);
+    REQUIRE(kept->tasks.size() == 1);
+    CHECK(kept->tasks[0].id == id);
+}
+
 TEST_CASE("the human lists tasks and no session has the human's part") {
     WorkBench bench;
     auto pm = bench.claimed({"pm", ""}, kPmRun);

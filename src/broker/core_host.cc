@@ -103,9 +103,6 @@ Result<Outcome> Core::authorize_launch(const wire::Request& request, int64_t now
     if (!args) {
         return error(request.id, BusError::bad_request, args.error().text);
     }
-    if (args->human) {
-        return answer(request.id, json::Object{});
-    }
     const auto refused = [&](wire::Reply reply) -> Result<Outcome> {
         MOSAIC_TRY(record_refusal(
             {args->target, reply.error, reply.message, describe(args->caller)}, now));

@@ -94,8 +94,10 @@ class BrokerLink {
     [[nodiscard]] bool broker_gone() const { return state_ == State::down && !running_; }
 
     // Answers by run events: authorized or refused; bound (see take_news) or bind_refused or
-    // broker_lost; ended (see take_news). The human is authorized without a question.
+    // broker_lost; ended (see take_news).
     void authorize(SlotRef slot, const wire::AuthorizeLaunchArgs& args);
+    // The broker has nothing to say against the human: asked nothing, it only has to be there.
+    void authorize_human(SlotRef slot);
     void bind(SlotRef slot, const wire::BindLaunchArgs& args);
     void end(SlotRef slot, const wire::EndLaunchArgs& args);
     void end_leftover(uint32_t leftover, const wire::EndLaunchArgs& args);

@@ -154,7 +154,6 @@ void MetricsPort::add(UniqueFd socket) {
     client.response.clear();
     client.sent = 0;
     client.dropped = 0;
-    client.said_all = false;
     loop_.set_timer(TimerKind::metrics_client,
                     static_cast<uint32_t>(free - clients_.begin()),
                     client.generation,
@@ -200,7 +199,6 @@ void MetricsPort::on_recv_done(uint32_t index) {
         if (client.phase == Phase::reading || !may_wait) {
             break_off(client);
         }
-        client.said_all = true;
         return;
     }
     if (client.phase == Phase::reading) {
@@ -274,8 +272,8 @@ void MetricsPort::on_send_done(uint32_t index) {
     }
     client.phase = Phase::draining;
     ::shutdown(client.socket.get(), SHUT_WR);
-    // Not by whether a read is under way: one that has brought something may wait in this tick.
-    if (client.said_all) {
+    // Its side is closed when nothing is read any more; a read that waits in this tick isn't idle.
+    if (client.recv_op.idle()) {
         break_off(client);
     }
 }

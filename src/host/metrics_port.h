@@ -71,8 +71,7 @@ class MetricsPort {
         std::array<char, 4096> buffer{};
         std::string response;
         size_t sent = 0;
-        size_t dropped = 0;     // bytes past its request
-        bool said_all = false;  // its side is closed
+        size_t dropped = 0;  // bytes past its request
         reactor::Op recv_op;
         reactor::Op send_op;
     };

@@ -332,15 +332,9 @@ void Runs::carry_out(uint32_t index, const launch::Step& step) {
 void Runs::carry_out(uint32_t index, EffectKind effect) {
     RunSlot& s = slot(index);
     switch (effect) {
-        case EffectKind::authorize: {
-            wire::AuthorizeLaunchArgs args;
-            args.human = s.caller.kind != Caller::Kind::session;
-            args.caller = s.caller.seat;
-            args.caller_run = s.caller.run;
-            args.target = s.plan.seat;
-            parts_.broker.authorize(ref_of(index), args);
+        case EffectKind::authorize:
+            authorize(index);
             break;
-        }
         case EffectKind::enqueue:
             setup_.enter(ref_of(index));
             admit();
@@ -411,6 +405,15 @@ void Runs::carry_out(uint32_t index, EffectKind effect) {
         case EffectKind::free_seat:
             free_seat(index);
             break;
+    }
+}
+
+void Runs::authorize(uint32_t index) {
+    const RunSlot& s = slot(index);
+    if (s.caller.kind == Caller::Kind::session) {
+        parts_.broker.authorize(ref_of(index), {s.caller.seat, s.caller.run, s.plan.seat});
+    } else {
+        parts_.broker.authorize_human(ref_of(index));
     }
 }
 

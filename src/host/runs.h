@@ -168,6 +168,7 @@ class Runs {
     void send_term(uint32_t index);
     [[nodiscard]] Duration time_for(const RunSlot& s) const;
     [[nodiscard]] int64_t stop_time(const RunSlot& s, int64_t timeout_ms) const;
+    void authorize(uint32_t index);
     void prepare(uint32_t index);
     void start_outer(uint32_t index);
     [[nodiscard]] Result<void> start_behind_gate(RunSlot& s);

@@ -314,13 +314,10 @@ Result<BrokerConfig> BrokerConfig::from(const Value& value) {
 
 Value AuthorizeLaunchArgs::to_value() const {
     Value out;
-    out.set("human", human);
-    if (!human) {
-        Value by;
-        set_seat(by, caller);
-        by.set("run", caller_run);
-        out.set("caller", std::move(by));
-    }
+    Value by;
+    set_seat(by, caller);
+    by.set("run", caller_run);
+    out.set("caller", std::move(by));
     Value seat;
     set_seat(seat, target);
     out.set("target", std::move(seat));
@@ -330,14 +327,11 @@ Value AuthorizeLaunchArgs::to_value() const {
 Result<AuthorizeLaunchArgs> AuthorizeLaunchArgs::from(const Value& value) {
     Reader r = args_reader(value);
     AuthorizeLaunchArgs out;
-    out.human = r.boolean("human");
-    if (!out.human) {
-        if (const Value* by = r.object("caller")) {
-            Reader caller(*by, "args", r.pointer_of("caller"));
-            out.caller = read_seat(caller);
-            out.caller_run = read_run(caller, "run");
-            r.absorb(caller.done());
-        }
+    if (const Value* by = r.object("caller")) {
+        Reader caller(*by, "args", r.pointer_of("caller"));
+        out.caller = read_seat(caller);
+        out.caller_run = read_run(caller, "run");
+        r.absorb(caller.done());
     }
     if (const Value* seat = r.object("target")) {
         Reader target(*seat, "args", r.pointer_of("target"));

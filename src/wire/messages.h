@@ -132,11 +132,11 @@ struct BrokerConfig {
     [[nodiscard]] static Result<BrokerConfig> from(const json::Value& value);
 };
 
-// authorizeLaunch: may the caller launch this seat now? The reply is ok with an empty object, or
-// launch-revoked, not-authorized or decision-required with the decision's id.
+// authorizeLaunch: may this session launch this seat now? (The human always may.) The reply is ok
+// with an empty object, or launch-revoked, not-authorized or decision-required with the decision's
+// id.
 struct AuthorizeLaunchArgs {
-    bool human = false;
-    Seat caller;  // when not human
+    Seat caller;
     std::string caller_run;
     Seat target;
 

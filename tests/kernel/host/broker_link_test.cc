@@ -26,17 +26,6 @@ using Kind = BrokerNews::Kind;
 
 namespace {
 
-constexpr SlotRef kSlot{3, 7};
-constexpr const char* kRunName = "r0123456789ab";
-
-wire::AuthorizeLaunchArgs authorize_args() {
-    wire::AuthorizeLaunchArgs args;
-    args.caller = {"pm", ""};
-    args.caller_run = "raaaaaaaaaaaa";
-    args.target = {"coder", ""};
-    return args;
-}
-
 wire::BindLaunchArgs bind_args() {
     wire::BindLaunchArgs args;
     args.seat = {"coder", ""};
@@ -169,15 +158,13 @@ TEST_CASE("a broker that is there isn't asked whether the human may launch") {
     if (!rig.ok()) {
         return;
     }
-    wire::AuthorizeLaunchArgs args = authorize_args();
-    args.human = true;
-    rig.broker->authorize(kSlot, args);
+    rig.broker->authorize_human(kSlot);
     rig.run_until([&] { return rig.count(kSlot, EventKind::refused) == 1; });
     CHECK(last_refusal(rig) == Refusal::broker_unavailable);
     rig.broker->start();
     rig.accept_broker();
     rig.serve_start();
-    rig.broker->authorize(kSlot, args);
+    rig.broker->authorize_human(kSlot);
     rig.broker->bind(kSlot, bind_args());
     rig.next_request("bindLaunch");  // the first that comes
     CHECK(rig.count(kSlot, EventKind::authorized) == 1);

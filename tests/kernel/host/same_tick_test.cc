@@ -8,21 +8,6 @@ using namespace mosaic;
 using namespace mosaic::test;
 using launch::EventKind;
 
-namespace {
-
-constexpr SlotRef kSlot{3, 7};
-constexpr const char* kRunName = "r0123456789ab";
-
-wire::AuthorizeLaunchArgs authorize_args() {
-    wire::AuthorizeLaunchArgs args;
-    args.caller = {"pm", ""};
-    args.caller_run = "raaaaaaaaaaaa";
-    args.target = {"coder", ""};
-    return args;
-}
-
-}  // namespace
-
 // A second copy of bindLaunch would make a second capability, and the first one, which the runner
 // has by then, would be refused.
 TEST_CASE("each request goes out once, whatever comes in the tick in which one was sent") {

@@ -13,6 +13,14 @@
 
 namespace mosaic::test {
 
+wire::AuthorizeLaunchArgs authorize_args() {
+    wire::AuthorizeLaunchArgs args;
+    args.caller = {"pm", ""};
+    args.caller_run = "raaaaaaaaaaaa";
+    args.target = {"coder", ""};
+    return args;
+}
+
 json::Value empty_object() {
     return json::Value(json::Object{});
 }

@@ -10,6 +10,11 @@
 
 namespace mosaic::test {
 
+// The launch that these tests are about: pm's of coder.
+constexpr SlotRef kSlot{3, 7};
+constexpr const char* kRunName = "r0123456789ab";
+[[nodiscard]] wire::AuthorizeLaunchArgs authorize_args();
+
 // A broker link whose brokers are real child processes that say what the test says: puppet.cc
 // relays descriptor 3 of each to a socket here.
 class BrokerRig : public Rig {

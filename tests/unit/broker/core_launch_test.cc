@@ -212,14 +212,10 @@ TEST_CASE("bound lists live runs with their identity and whether they hold their
     CHECK(bound->known.empty());
 }
 
-TEST_CASE(
-    "a launch is authorized for the human always and for a role that may and holds its seat") {
+TEST_CASE("a launch is authorized for a role that may and holds its seat") {
     Bench bench;
     wire::AuthorizeLaunchArgs args;
-    args.human = true;
     args.target = {"coder", ""};
-    CHECK(bench.host("authorizeLaunch", args.to_value()).reply.ok);
-    args.human = false;
     args.caller = {"pm", ""};
     args.caller_run = kPmRun;
     const auto ask = [&] { return bench.host("authorizeLaunch", args.to_value()).reply.error; };
@@ -241,7 +237,7 @@ TEST_CASE(
     CHECK(text_of(refusals[3], "by") == "coder");
 }
 
-TEST_CASE("revoked launches refuse sessions before everything else, never the human") {
+TEST_CASE("revoked launches refuse sessions before everything else") {
     Bench bench;
     bench.claimed({"pm", ""}, kPmRun);
     REQUIRE(bench.human("launches.revoke", kNothing).reply.ok);
@@ -252,10 +248,6 @@ TEST_CASE("revoked launches refuse sessions before everything else, never the hu
     CHECK(bench.host("authorizeLaunch", args.to_value()).reply.error == "launch-revoked");
     args.caller_run = kPmRun;
     CHECK(bench.host("authorizeLaunch", args.to_value()).reply.error == "launch-revoked");
-    wire::AuthorizeLaunchArgs human;
-    human.human = true;
-    human.target = {"coder", ""};
-    CHECK(bench.host("authorizeLaunch", human.to_value()).reply.ok);
     REQUIRE(bench.human("launches.allow", kNothing).reply.ok);
     CHECK(bench.host("authorizeLaunch", args.to_value()).reply.ok);
     const auto refusals = bench.events("action.refused");

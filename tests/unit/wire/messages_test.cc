@@ -40,8 +40,8 @@ TEST_CASE("every message survives encode and decode") {
                             "pm",
                             {"coder"},
                             {"script"}});
-    round_trip(AuthorizeLaunchArgs{true, {}, "", {"coder", ""}});
-    round_trip(AuthorizeLaunchArgs{false, {"pm", "t1"}, "r0123456789ab", {"coder", "t"}});
+    round_trip(AuthorizeLaunchArgs{{"pm", ""}, "r0123456789ab", {"coder", ""}});
+    round_trip(AuthorizeLaunchArgs{{"pm", "t1"}, "r0123456789ab", {"coder", "t"}});
     round_trip(
         BindLaunchArgs{{"coder", ""}, "r0123456789ab", "script", "p", "m", "pm", "/x", kProcess});
     round_trip(EndLaunchArgs{{"coder", ""},

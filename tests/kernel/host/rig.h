@@ -50,6 +50,7 @@ class Rig {
     template <class Condition>
     void run_until(Condition condition) {
         const Instant limit = monotonic_now() + milliseconds(kPatienceMs);
+        collect();  // what a part has said at once needs no completion
         while (!condition()) {
             REQUIRE_MESSAGE(monotonic_now() < limit, "it never came");
             tick();

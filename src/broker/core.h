@@ -33,7 +33,7 @@ struct Caller {
     int64_t delivered = 0;
 };
 
-// A notification for the host: `claimed` or `released`.
+// A notification for the host: `claimed`, `released` or `needed`.
 struct HostNote {
     std::string verb;
     json::Value args;

@@ -250,8 +250,9 @@ TEST_CASE("nor can one that has left the group and never stops writing") {
     }
     // Output is nearly always there to be read, so the cancel of a read comes too late for some.
     constexpr int kHelpers = 8;
-    const Ends left = make_pipe();
+    std::vector<Ends> pipes;  // one each: who goes on another's word ends before its own has left
     for (int i = 0; i < kHelpers; ++i) {
+        const Ends& left = pipes.emplace_back(make_pipe());
         process::SpawnSpec spec =
             shell("setsid sh -c 'echo $$; echo >&6; exec yes more' & read line <&5");
         spec.descriptors = {{left.a.get(), 5}, {left.b.get(), 6}};
@@ -260,6 +261,7 @@ TEST_CASE("nor can one that has left the group and never stops writing") {
     for (int i = 0; i < kHelpers; ++i) {
         const ChildResult result = rig.next();
         CHECK(result.exit.exit_code == 0);
+        CHECK_FALSE(result.timed_out);
         // Nobody reads what it writes any more.
         const UniqueFd runaway = process_of(result.output);
         const bool gone = !runaway.valid() || exits_within(runaway.get(), 10'000);

@@ -193,7 +193,7 @@ void Host::drain() {
             const LeftoverNews news = loop_.leftover_events.front();
             loop_.leftover_events.pop_front();
             recovery_->step(news);
-        } else if (handled > 0 && warm_.next(loop_.now)) {
+        } else if (warm_.next(loop_.now) && warm_turn_.put_off(handled > 0)) {
             warm_due_ = true;
             break;
         } else if (!fill_warm()) {

@@ -155,6 +155,7 @@ class Host {
     std::set<std::string> warned_;  // environment warnings that were said
 
     launch::WarmPool warm_;
+    launch::WarmTurn warm_turn_;
     bool warm_waits_ = false;  // for the probe
     bool warm_again_ = false;  // ... and has waited
     bool warm_due_ = false;    // a seat is made when what this turn answered is on its way

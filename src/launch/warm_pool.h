@@ -15,6 +15,25 @@ constexpr Duration kWarmRetryMax = seconds(300);
 // A seat that has waited for so long before it ended didn't fail for what it is made of.
 constexpr Duration kWarmSteady = seconds(60);
 
+// When in the loop's turns the next seat is planned. Answers go out between two turns, so a turn
+// that may have given some leaves it to the next one; but a loop that is never idle must make
+// seats, too.
+class WarmTurn {
+  public:
+    // Of turns in a row.
+    static constexpr uint32_t kPutOffMax = 64;
+
+    // When a turn has no more events and a seat is lacking. True: not in this turn.
+    [[nodiscard]] bool put_off(bool answered) {
+        const bool wait = answered && turns_ < kPutOffMax;
+        turns_ = wait ? turns_ + 1 : 0;
+        return wait;
+    }
+
+  private:
+    uint32_t turns_ = 0;
+};
+
 // How many warm seats each instance lacks, and when the next of them may be made. Pure: the shell
 // makes them, one after the other, and says what became of each exactly once.
 class WarmPool {

@@ -99,3 +99,18 @@ TEST_CASE("another configuration tries at once what failed, and lets the rest ru
     pool.begun("coder");
     CHECK_FALSE(pool.next(kStart));
 }
+
+TEST_CASE("a seat is planned in a turn without answers and at last in any") {
+    WarmTurn turn;
+    CHECK_FALSE(turn.put_off(false));
+    CHECK(turn.put_off(true));
+    CHECK_FALSE(turn.put_off(false));
+    for (int round = 0; round < 2; ++round) {
+        CAPTURE(round);
+        uint32_t turns = 0;
+        while (turn.put_off(true)) {
+            ++turns;
+        }
+        CHECK(turns == WarmTurn::kPutOffMax);
+    }
+}

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 
 #include "base/ids.h"
 #include "cli/command.h"
@@ -15,6 +16,8 @@
 
 namespace mosaic::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::string_view kPmContract =
     "# PM\n"
@@ -30,7 +33,7 @@ constexpr const char* kEcho = "echo \"$MOSAIC_WORKSPACE got:\"; cat";
 
 struct Plan {
     std::string config_dir;
-    std::string system_file;
+    std::string system_file;  // absolute
     std::string business;
     std::string human;
     std::string workspaces;  // <home>/mosaic/<business>
@@ -112,12 +115,50 @@ std::string value_or(const config::Environment& env,
     return hit == env.end() || hit->second.empty() ? other : hit->second;
 }
 
+std::string business_file(const Plan& plan) {
+    return plan.config_dir + "/businesses/" + plan.business + ".json";
+}
+
+// The path of a file to be is one, too: no directory is made for a name that can't be a file's.
+Result<void> check_names_file(const std::string& path) {
+    std::error_code error;
+    const std::string name = fs::path(path).filename().string();
+    if (name.empty() || name == "." || name == ".." || fs::is_directory(path, error)) {
+        return fail(
+            Code::invalid,
+            "--config: expected the path of the system file, found " + path + ", a directory");
+    }
+    return {};
+}
+
+// Where the path leads, what exists of it by its real path.
+Result<std::string> place_of(const std::string& path) {
+    std::error_code error;
+    const fs::path place = fs::weakly_canonical(path, error);
+    if (error) {
+        return fail_sys(error.value(), path);
+    }
+    return place == "/" ? std::string() : place.string();
+}
+
+Result<void> check_apart(const Plan& plan) {
+    MOSAIC_TRY_ASSIGN(const std::string workspaces, place_of(plan.workspaces));
+    MOSAIC_TRY_ASSIGN(const std::string config_dir, place_of(plan.config_dir));
+    if ((workspaces + "/").starts_with(config_dir + "/")) {
+        return fail(Code::invalid,
+                    "--config: the file needs a directory of its own; workspaces must not lie in " +
+                        plan.config_dir);
+    }
+    return {};
+}
+
 Result<Plan> make_plan(const Context& context) {
     Plan plan;
-    MOSAIC_TRY_ASSIGN(plan.system_file,
+    MOSAIC_TRY_ASSIGN(const std::string named,
                       config::system_file_path(context.options.config, context.env));
-    const size_t slash = plan.system_file.rfind('/');
-    plan.config_dir = slash == std::string::npos ? "." : plan.system_file.substr(0, slash);
+    MOSAIC_TRY_ASSIGN(plan.system_file, config::absolute_path(named));
+    MOSAIC_TRY(check_names_file(plan.system_file));
+    plan.config_dir = fs::path(plan.system_file).parent_path().string();
     plan.business = context.options.business.empty() ? "acme" : context.options.business;
     if (!is_id(plan.business)) {
         return fail(Code::invalid, "--business: \"" + plan.business + "\" is no id");
@@ -133,11 +174,12 @@ Result<Plan> make_plan(const Context& context) {
     plan.script = o.harness.empty();
     plan.route = plan.script ? config::Route{"script", "local", "shell", "off"}
                              : config::Route{o.harness, o.provider, o.model, o.thinking};
-    if ((plan.workspaces + "/").starts_with(plan.config_dir + "/")) {
-        return fail(Code::invalid,
-                    "--config: the file needs a directory of its own; workspaces must not lie in " +
-                        plan.config_dir);
-    }
+    MOSAIC_TRY(check_apart(plan));
+    // What is written is what loads: a name or a path that doesn't is refused before.
+    MOSAIC_TRY(
+        config::parse_system(json::dump_pretty(system_value(plan)), plan.system_file, context.env));
+    MOSAIC_TRY(
+        config::parse_business(json::dump_pretty(business_value(plan)), business_file(plan)));
     return plan;
 }
 
@@ -155,7 +197,7 @@ Result<void> write_new(Report& report, const std::string& path, std::string_view
         return {};
     }
     const size_t slash = path.rfind('/');
-    const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash);
+    const std::string directory = path.substr(0, slash);
     MOSAIC_TRY(process::make_directories(directory));
     MOSAIC_TRY_ASSIGN(const UniqueFd parent, process::open_directory(directory));
     if (auto made = process::create_file(parent.get(), path.substr(slash + 1), content, 0600);
@@ -181,9 +223,7 @@ Result<void> make_workspace(Report& report, const std::string& path) {
 Result<Report> carry_out(const Plan& plan) {
     Report report;
     MOSAIC_TRY(write_new(report, plan.system_file, json::dump_pretty(system_value(plan))));
-    MOSAIC_TRY(write_new(report,
-                         plan.config_dir + "/businesses/" + plan.business + ".json",
-                         json::dump_pretty(business_value(plan))));
+    MOSAIC_TRY(write_new(report, business_file(plan), json::dump_pretty(business_value(plan))));
     MOSAIC_TRY(write_new(report, plan.config_dir + "/roles/pm.md", kPmContract));
     MOSAIC_TRY(write_new(report, plan.config_dir + "/roles/coder.md", kCoderContract));
     MOSAIC_TRY(make_workspace(report, plan.workspaces + "/pm"));
@@ -196,7 +236,7 @@ std::string what_hinders(const Context& context, const Plan& plan, const Report&
     const auto kept = [&](const std::string& path) {
         return std::find(report.kept.begin(), report.kept.end(), path) != report.kept.end();
     };
-    const std::string business = plan.config_dir + "/businesses/" + plan.business + ".json";
+    const std::string business = business_file(plan);
     if (kept(business) && !plan.script) {
         return business +
                " was there before; its routes stay as they are: change them with `mosaic routes "

@@ -163,6 +163,10 @@ struct Business {
 [[nodiscard]] Result<std::string> system_file_path(const std::string& given,
                                                    const Environment& env);
 
+// A path of the command line or the environment, absolute: a relative one is meant from the working
+// directory. Links and dots stay as they are. Fails when there is no working directory any more.
+[[nodiscard]] Result<std::string> absolute_path(const std::string& path);
+
 // Pure: from a document's text. `path` is absolute, for errors and relative paths. The environment
 // gives what dataRoot is when the document doesn't say: $XDG_STATE_HOME/mosaic, else
 // $HOME/.local/state/mosaic.

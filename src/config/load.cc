@@ -10,19 +10,6 @@ namespace {
 
 constexpr uint64_t kContractBytesMax = uint64_t{512} * 1024;
 
-// A path from a command line or the environment, against the working directory.
-Result<std::string> absolute_path(const std::string& path) {
-    if (path.starts_with('/')) {
-        return path;
-    }
-    std::error_code error;
-    const std::filesystem::path here = std::filesystem::current_path(error);
-    if (error) {
-        return fail_sys(error.value(), path + ": the working directory");
-    }
-    return (here / path).string();
-}
-
 bool exists(const std::string& path) {
     std::error_code error;
     return std::filesystem::exists(path, error) || error;
@@ -48,6 +35,18 @@ bool is_named(const std::string& given, const Environment& env) {
 }
 
 }  // namespace
+
+Result<std::string> absolute_path(const std::string& path) {
+    if (path.starts_with('/')) {
+        return path;
+    }
+    std::error_code error;
+    const std::filesystem::path here = std::filesystem::current_path(error);
+    if (error) {
+        return fail_sys(error.value(), path + ": the working directory");
+    }
+    return (here / path).string();
+}
 
 Result<SystemConfig> load_system(const std::string& given,
                                  const Environment& env,

@@ -10,6 +10,29 @@
 using namespace mosaic;
 using namespace mosaic::test;
 
+namespace {
+
+// The command, started in a directory of the scratch.
+Finished run_mosaic_in(const Scratch& scratch,
+                       const std::string& directory,
+                       const std::vector<std::string>& arguments,
+                       const std::string& config = "") {
+    std::vector<std::string> argv = {"sh", "-c", R"(cd "$0" && exec "$@")", scratch / directory};
+    const std::vector<std::string> command = mosaic_argv(arguments);
+    argv.insert(argv.end(), command.begin(), command.end());
+    std::vector<std::string> env = small_environment(scratch / "home");
+    if (!config.empty()) {
+        env.push_back("MOSAIC_CONFIG=" + config);
+    }
+    return Running("/bin/sh", argv, env).finish();
+}
+
+bool exists(const std::string& path) {
+    return ::access(path.c_str(), F_OK) == 0;
+}
+
+}  // namespace
+
 TEST_CASE("init writes a business that loads, and whose launches would pass") {
     const Scratch scratch;
     const Finished done = run_mosaic(scratch, {"init"});
@@ -82,6 +105,74 @@ TEST_CASE("init puts no workspace into the configuration directory") {
     const Finished done = run_mosaic(scratch, {"init", "--config", scratch / "home/system.json"});
     CHECK(done.exit_code == 2);
     CHECK(scratch.read("home/system.json").empty());
+}
+
+TEST_CASE("init takes a path that is meant from the working directory") {
+    const Scratch scratch;
+    scratch.make_directory("here");
+    CHECK(run_mosaic_in(scratch, "here", {"init", "--config", "conf/system.json"}).exit_code == 0);
+    CHECK(run_mosaic_in(scratch, "here", {"init", "--business", "other"}, "env/system.json")
+              .exit_code == 0);
+    CHECK(run_mosaic_in(scratch, "here", {"init", "--business", "third", "--config", "own.json"})
+              .exit_code == 0);
+    for (const char* made : {"conf/system.json",
+                             "conf/businesses/acme.json",
+                             "conf/roles/pm.md",
+                             "env/businesses/other.json",
+                             "own.json",
+                             "businesses/third.json"}) {
+        CHECK_MESSAGE(exists(scratch / "here/" + made), made);
+    }
+    const config::Environment env = {{"HOME", scratch / "home"}};
+    const auto system = config::load_system(scratch / "here/conf/system.json", env);
+    REQUIRE(system.has_value());
+    CHECK(config::load_business("acme", *system).has_value());
+}
+
+TEST_CASE("init sees a workspace in the configuration directory however that is written") {
+    const Scratch scratch;
+    scratch.make_directory("home/deep");
+    REQUIRE(::symlink((scratch / "home").c_str(), (scratch / "link").c_str()) == 0);
+    for (const std::string& config : {std::string("system.json"),
+                                      std::string("./system.json"),
+                                      std::string("deep/../system.json"),
+                                      std::string("../home//system.json"),
+                                      std::string("../link/system.json")}) {
+        const Finished done = run_mosaic_in(scratch, "home", {"init", "--config", config});
+        CHECK_MESSAGE(done.exit_code == 2, config);
+        CHECK(done.err.find("workspaces must not lie in") != std::string::npos);
+    }
+    CHECK_FALSE(exists(scratch / "home/system.json"));
+    CHECK_FALSE(exists(scratch / "home/businesses"));
+}
+
+TEST_CASE("init that refuses leaves nothing behind") {
+    const Scratch scratch;
+    scratch.make_directory("here/there");
+    const auto refused = [&](const std::vector<std::string>& more) {
+        std::vector<std::string> all = {"init"};
+        all.insert(all.end(), more.begin(), more.end());
+        const Finished done = run_mosaic_in(scratch, "here", all);
+        CHECK_MESSAGE(done.exit_code == 2, done.err);
+        return done.err;
+    };
+    CHECK(refused({"--config", "conf/"}).find("a directory") != std::string::npos);
+    CHECK(refused({"--config", "conf/.."}).find("a directory") != std::string::npos);
+    CHECK(refused({"--config", "there"}).find("a directory") != std::string::npos);
+    CHECK(refused({"--config",
+                   "conf/system.json",
+                   "--harness",
+                   "claude-code",
+                   "--provider",
+                   "p\nq",
+                   "--model",
+                   "m",
+                   "--thinking",
+                   "high"})
+              .find("provider") != std::string::npos);
+    CHECK_FALSE(exists(scratch / "here/conf"));
+    CHECK_FALSE(exists(scratch / "here/businesses"));
+    CHECK_FALSE(exists(scratch / "home/mosaic"));
 }
 
 TEST_CASE("sandbox show names each bind with its reason, in mount order") {

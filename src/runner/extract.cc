@@ -76,6 +76,25 @@ bool holds(const Value& document, const ExtractCondition& condition) {
     });
 }
 
+// Most lines of a long turn aren't answers; parsing each would cost more than the turn. So a line
+// is searched for the text first, where that can't be wrong: false is certain, true isn't.
+bool may_hold(std::string_view line, std::string_view text) {
+    // A number, an array and an object have many spellings; true, false and null have one.
+    constexpr std::string_view kBeginsOther = "-0123456789[{";
+    if (!text.empty() && kBeginsOther.find(text.front()) != std::string_view::npos) {
+        return true;
+    }
+    // A string can't but escape these, and may escape a slash as \/ and all else as \u.
+    const bool escaped = std::any_of(text.begin(), text.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\';
+    });
+    const auto has = [&](std::string_view part) {
+        return line.find(part) != std::string_view::npos;
+    };
+    return escaped || has(text) || has("\\u") ||
+           (text.find('/') != std::string_view::npos && has("\\/"));
+}
+
 std::string strings_at(const Value& document, std::string_view pointer) {
     std::string out;
     for (const Value* one : at(document, pointer)) {
@@ -202,11 +221,9 @@ Result<ExtractRules> parse_extract_rules(const std::vector<std::string_view>& wo
 }
 
 std::optional<Extracted> extract(const ExtractRules& rules, std::string_view line) {
-    // Most lines of a long turn aren't answers; parsing each would cost more than the turn.
-    const bool may_be = std::all_of(rules.where.begin(), rules.where.end(), [&](const auto& one) {
-        return line.find(one.text) != std::string_view::npos;
-    });
-    if (!may_be) {
+    if (!std::all_of(rules.where.begin(), rules.where.end(), [&](const auto& one) {
+            return may_hold(line, one.text);
+        })) {
         return std::nullopt;
     }
     const auto value = json::parse(line, {kLineDepthMax});

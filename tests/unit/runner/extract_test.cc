@@ -78,6 +78,37 @@ TEST_CASE("a condition compares strings by text and other values as they are wri
     CHECK(!extract(r, R"({"n":33,"t":"a"})"));
 }
 
+TEST_CASE("a condition holds however the writer spells the value") {
+    struct Spelled {
+        const char* text;
+        const char* value;
+    };
+
+    for (const Spelled& one : {Spelled{"r\u00e9sultat", R"("r\u00e9sultat")"},
+                               Spelled{"r\u00e9sultat", "\"r\u00e9sultat\""},
+                               Spelled{"turn/end", R"("turn\/end")"},
+                               Spelled{"turn/end", R"("turn\u002fend")"},
+                               Spelled{"result", R"("\u0072esult")"},
+                               Spelled{"result", R"("res\u0075lt")"},
+                               Spelled{"a\"b", R"("a\"b")"},
+                               Spelled{"a\\b", R"("a\\b")"},
+                               Spelled{"a\nb", R"("a\nb")"},
+                               Spelled{"\U0001F600", R"("\ud83d\ude00")"},
+                               Spelled{"", R"("")"},
+                               Spelled{"100", "100"},
+                               Spelled{"-1", "-1"},
+                               Spelled{"[1,2]", "[ 1, 2 ]"},
+                               Spelled{R"({"a":true})", R"({ "a" : true })"},
+                               Spelled{"[1", R"("\u005b1")"},
+                               Spelled{"true", "true"},
+                               Spelled{"null", "null"}}) {
+        const std::string where = std::string("/type=") + one.text;
+        const std::string line = std::string(R"({"type": )") + one.value + R"(,"t":"a"})";
+        const auto found = extract(rules({"--where", where, "--text", "/t"}), line);
+        CHECK_MESSAGE(found.has_value(), line);
+    }
+}
+
 TEST_CASE("rules that say nothing to look for or to print are errors") {
     CHECK(!parse_extract_rules({}));
     CHECK(!parse_extract_rules({"--where", "/a=b"}));

@@ -213,8 +213,13 @@ Result<Outcome> Core::send(const wire::Request& request, const Sender& sender, i
     }
     event.set("class", to_string(args->message_class));
     MOSAIC_TRY(store_.add_event("message.sent", event, now));
-    Outcome out = answer(request.id, json::Object{{"id", message_id(number)}});
-    if (args->to.instance == config_.human) {
+    const bool to_human = args->to.instance == config_.human;
+    json::Object result{{"id", message_id(number)}};
+    if (to_human && sender.run.empty()) {
+        result.emplace_back("inbox", true);
+    }
+    Outcome out = answer(request.id, std::move(result));
+    if (to_human) {
         out.note = need(wire::NeedArgs::What::message, message_id(number), sender.seat);
     }
     out.events_grew = true;

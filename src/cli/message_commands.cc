@@ -210,7 +210,12 @@ int run_send(const Context& context) {
     if (id == nullptr || id->string() == nullptr) {
         return report(context, Error{Code::invalid, 0, "message.send: the reply has no id"});
     }
-    say_when_nobody_listens(context);
+    if (sent->find("inbox") != nullptr) {
+        complain("note: " + context.options.target +
+                 " is no role but the human; the message is in the inbox");
+    } else {
+        say_when_nobody_listens(context);
+    }
     return context.options.wait ? wait_for_reply(context, *client, *id->string())
                                 : print_sent(context, *id->string());
 }

@@ -195,6 +195,16 @@ TEST_CASE("send --wait prints the reply to that message") {
     CHECK(args->in_reply_to == "m1");
 }
 
+TEST_CASE("a message to the human is said to be in the inbox") {
+    const Scratch scratch;
+    Server server(scratch, {ok("message.send", R"({"id":"m1","inbox":true})")});
+    const Finished done = at(scratch, {"send", "jordan", "x"});
+    CHECK(done.exit_code == 0);
+    CHECK(done.out == "m1\n");
+    CHECK(done.err ==
+          "mosaic: note: jordan is no role but the human; the message is in the inbox\n");
+}
+
 TEST_CASE("send --wait exits 1 when no reply came in time, and still tells the id") {
     const Scratch scratch;
     Exchange silent = ok("message.receive", "{}");

@@ -145,6 +145,14 @@ TEST_CASE("the longest body fits a frame however its bytes are written") {
     CHECK(wire::encode(out.reply).size() <= limits::kFrameBytesMax);
 }
 
+TEST_CASE("a message of the human to the human is answered with where it is") {
+    Bench bench;
+    const auto own = bench.human("message.send", letter({"jordan", ""}, "note").to_value());
+    CHECK(own.reply.result == json::Value(json::Object{{"id", "m1"}, {"inbox", true}}));
+    const auto other = bench.human("message.send", letter({"coder", ""}, "hi").to_value());
+    CHECK(other.reply.result == json::Value(json::Object{{"id", "m2"}}));
+}
+
 TEST_CASE("a role without message.send is refused, the human never") {
     Bench bench;
     auto mute = bench.claimed({"mute", ""}, kMuteRun);

@@ -5,7 +5,6 @@
 #include "cli/programs.h"
 #include "harness/bundle.h"
 #include "harness/route.h"
-#include "process/files.h"
 #include "registry/layout.h"
 #include "sandbox/environment.h"
 #include "sandbox/workspace.h"
@@ -14,8 +13,6 @@
 
 namespace mosaic::cli {
 namespace {
-
-constexpr uint64_t kContractBytesMax = uint64_t{1024} * 1024;
 
 std::string variable(const config::Environment& env, const char* name) {
     const auto found = env.find(name);
@@ -68,8 +65,7 @@ class Builder {
     }
 
     void read_contract() {
-        const std::string path = setting_.system.roles_dir + "/" + instance_.definition + ".md";
-        auto text = process::read_file(path, kContractBytesMax);
+        auto text = config::load_contract(setting_.system, instance_);
         if (!text) {
             refuse(Refusal::no_role_contract, text.error().text);
             return;

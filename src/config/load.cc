@@ -8,7 +8,7 @@
 namespace mosaic::config {
 namespace {
 
-constexpr uint64_t kContractBytesMax = uint64_t{512} * 1024;
+constexpr uint64_t kContractBytesMax = uint64_t{1024} * 1024;
 
 bool exists(const std::string& path) {
     std::error_code error;

@@ -18,8 +18,6 @@
 namespace mosaic::host {
 namespace {
 
-constexpr uint64_t kContractBytesMax = uint64_t{1024} * 1024;
-
 // Gathers one fact after the other; each returns false when its check fails.
 class Gatherer {
   public:
@@ -88,12 +86,11 @@ class Gatherer {
     }
 
     bool contract() {
-        const std::string path = settings().system.roles_dir + "/" + instance_->definition + ".md";
-        auto text = process::read_file(path, kContractBytesMax);
+        auto text = config::load_contract(settings().system, *instance_);
         if (!text) {
-            return fail_with(
-                facts_.has_contract,
-                "role " + instance_->definition + " has no contract file: " + text.error().text);
+            return fail_with(facts_.has_contract,
+                             "role " + instance_->definition +
+                                 " has no contract file to go by: " + text.error().text);
         }
         contract_ = std::move(*text);
         return true;

@@ -161,6 +161,18 @@ TEST_CASE("a running seat refuses before its contract is looked at") {
     CHECK(world.launch_refused("coder") == "no-role-contract");
 }
 
+TEST_CASE("a contract that others may write tells no session what to do") {
+    World world;
+    world.start();
+    const std::string contract = world.root + "/config/roles/coder.md";
+    REQUIRE(::chmod(contract.c_str(), 0666) == 0);
+    CHECK(world.launch_refused("coder") == "no-role-contract");
+    REQUIRE(::chmod(contract.c_str(), 0600) == 0);
+    const std::string run = text(world.launch("coder"), "run");
+    world.stop_run(run);
+    world.wait_log("end", run);
+}
+
 TEST_CASE("capacity counts every session of the model and is given back") {
     World world;
     world.launch_block().set(

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file_time.h"
 #include "base/instant.h"
 #include "host/log.h"
 #include "registry/launch_log.h"
@@ -31,7 +32,7 @@ std::string birth_of(int fd) {
         (facts.stx_mask & STATX_BTIME) == 0) {
         return {};
     }
-    return iso8601(int64_t{facts.stx_btime.tv_sec} * 1000 + facts.stx_btime.tv_nsec / 1'000'000);
+    return iso8601(file_time_ns(facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec) / 1'000'000);
 }
 
 }  // namespace

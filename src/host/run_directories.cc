@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/ids.h"
+#include "base/file_time.h"
 #include "base/instant.h"
 #include "host/log.h"
 #include "process/files.h"
@@ -35,8 +36,8 @@ int64_t written_at_ms(int runs, const std::string& run) {
         struct stat facts {};
 
         if (::fstatat(runs, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0) {
-            at = std::max(at,
-                          int64_t{facts.st_mtim.tv_sec} * 1000 + facts.st_mtim.tv_nsec / 1'000'000);
+            at =
+                std::max(at, file_time_ns(facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec) / 1'000'000);
         }
     }
     return at;

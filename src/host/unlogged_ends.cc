@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/file_time.h"
 #include "base/instant.h"
 #include "process/files.h"
 #include "registry/layout.h"
@@ -25,7 +26,7 @@ std::string made_at(int runs, const std::string& run) {
     if (::fstatat(runs, run.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
         return {};
     }
-    return iso8601(int64_t{facts.st_mtim.tv_sec} * 1000 + facts.st_mtim.tv_nsec / 1'000'000);
+    return iso8601(file_time_ns(facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec) / 1'000'000);
 }
 
 Result<wire::SessionFile> read_session(int runs, const std::string& run) {

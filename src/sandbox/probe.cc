@@ -5,6 +5,8 @@
 #include <array>
 #include <cerrno>
 
+#include "base/file_time.h"
+
 namespace mosaic::sandbox {
 namespace {
 
@@ -51,8 +53,6 @@ constexpr const char* kRamfsRoot =
     "the root file system is the initial RAM disk, which can't be pivoted from: switch to a real "
     "one";
 
-constexpr int64_t kNsPerSecond = 1'000'000'000;
-
 struct Remedy {
     std::string_view needle;  // part of bwrap's message
     const char* text;
@@ -97,7 +97,7 @@ Result<FileIdentity> identity_of(const std::string& path) {
     return FileIdentity{facts.st_dev,
                         facts.st_ino,
                         facts.st_size,
-                        facts.st_mtim.tv_sec * kNsPerSecond + facts.st_mtim.tv_nsec};
+                        file_time_ns(facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec)};
 }
 
 std::vector<std::string> probe_argv(const ProbeSpec& spec) {

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "base/file_time.h"
 #include "base/ids.h"
 #include "base/instant.h"
 #include "base/secret.h"
@@ -32,6 +33,14 @@ TEST_CASE("run ids are r and twelve hex digits") {
 TEST_CASE("times are ISO 8601 in UTC with milliseconds") {
     CHECK(iso8601(0) == "1970-01-01T00:00:00.000Z");
     CHECK(iso8601(1'767'225'599'007) == "2025-12-31T23:59:59.007Z");
+}
+
+TEST_CASE("no time that a file's owner sets is out of bounds") {
+    CHECK(file_time_ns(1'767'225'599, 7) == 1'767'225'599'000'000'007);
+    CHECK(file_time_ns(-5, 999'999'999) == 999'999'999);
+    CHECK(file_time_ns(INT64_MIN, 0) == 0);
+    CHECK(file_time_ns(INT64_MAX, 999'999'999) > file_time_ns(9'000'000'000, 0));
+    CHECK(iso8601(file_time_ns(INT64_MAX, 0) / 1'000'000).starts_with("2262-"));
 }
 
 TEST_CASE("what goes to a terminal can't drive it") {

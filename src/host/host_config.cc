@@ -67,7 +67,7 @@ void Host::on_new_settings(const ConfigKeeper::Outcome& outcome) {
 // died go with the first ones: they have ended by now, or are about to.
 void Host::tidy_stage() {
     // A change that is being written has its trees already.
-    if (!tidy_stage_ || !config_->quiet() || state_ != State::serving) {
+    if (!tidy_stage_ || !config_->quiet() || !trees_->quiet() || state_ != State::serving) {
         return;
     }
     tidy_stage_ = false;

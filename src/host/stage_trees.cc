@@ -66,9 +66,7 @@ std::vector<std::string> set_trees_aside(int stage, const std::set<std::string>&
 }
 
 void StageTrees::keep_only(const std::set<std::string>& names) {
-    if (job_ != 0) {
-        return;
-    }
+    MOSAIC_ASSERT(quiet());
     std::vector<std::string> waste = set_trees_aside(stage_, names);
     if (waste.empty()) {
         return;

@@ -17,8 +17,11 @@ class StageTrees {
     StageTrees(Children& children, int stage) : children_(children), stage_(stage) {}
 
     // All but these go, and what a removal or a staging that died has left. Not while a tree is
-    // being staged. When a child is at it already, the rest waits for the next call.
+    // being staged, and not while a child is at it.
     void keep_only(const std::set<std::string>& names);
+
+    // No child is at it.
+    [[nodiscard]] bool quiet() const { return job_ == 0; }
 
     // Takes the result when it is that of its own child.
     bool settle(const ChildResult& result);

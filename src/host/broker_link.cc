@@ -26,8 +26,6 @@ using launch::EventKind;
 using wire::Reply;
 using wire::Request;
 
-// Run names in one `bound` request; with quotes and commas each takes 16 bytes.
-constexpr size_t kCandidatesPerFrame = 20'000;
 constexpr int64_t kRestartMsMin = 50;
 constexpr int64_t kRestartMsMax = 5'000;
 
@@ -411,7 +409,7 @@ void BrokerLink::on_config_reply(const Reply& reply) {
 
 // One page of names: each request and each answer must fit a frame.
 void BrokerLink::ask_bound() {
-    const size_t end = std::min(asked_about_ + kCandidatesPerFrame, candidates_.size());
+    const size_t end = std::min(asked_about_ + limits::kBoundNamesMax, candidates_.size());
     wire::BoundArgs args;
     args.runs.assign(candidates_.begin() + static_cast<std::ptrdiff_t>(asked_about_),
                      candidates_.begin() + static_cast<std::ptrdiff_t>(end));

@@ -26,7 +26,6 @@ constexpr int kBeforeFd = 4;
 constexpr int kAfterFd = 5;
 constexpr int kStageFd = 6;
 constexpr int kTreesFd = 7;
-constexpr size_t kNewsBytesMax = size_t{64} * 1024;
 
 struct Problem {
     std::string code;
@@ -96,6 +95,7 @@ Result<Settings> settings_of(const Settings& now, Draft& draft, const DataRoot& 
     if (!draft.system) {
         MOSAIC_TRY_ASSIGN(out.business, config::parse_business(draft.after, draft.file));
         out.business_text = draft.after;
+        MOSAIC_TRY(check_broker_config(out));
         return out;
     }
     MOSAIC_TRY_ASSIGN(out.system, config::parse_system(draft.after, draft.file, now.env));
@@ -168,6 +168,15 @@ Result<void> lay_given_trees() {
     return {};
 }
 
+// Whether the file has this content by now.
+bool holds(const std::string& file, const std::string& content) {
+    if (file.empty()) {
+        return false;
+    }
+    const auto now = process::read_file(file, config::kFileBytesMax);
+    return now && *now == content;
+}
+
 // To the host's end of the pipe; what doesn't get there is only a reason less.
 int tell(const std::string& text) {
     ignore(::write(STDERR_FILENO, text.data(), text.size()), "see above");
@@ -179,7 +188,7 @@ wire::ConfigNews news_of(const std::string& by, const std::optional<wire::Config
         return {"config.reloaded", json::Object{{"by", by}}};
     }
     json::Value fields(json::Object{{"by", by}});
-    if (json::dump(what->args).size() <= kNewsBytesMax) {
+    if (json::dump(what->args).size() <= limits::kConfigNewsBytesMax) {
         for (const json::Member& member : *what->args.object()) {
             fields.set(member.first, member.second);
         }
@@ -201,7 +210,6 @@ wire::ConfigNews news_of(const std::string& by, const std::optional<wire::Config
 
 struct ConfigKeeper::ChildWork {
     std::string before;
-    std::string after;
     std::vector<StagedTree> trees;
 };
 
@@ -246,7 +254,9 @@ void ConfigKeeper::begin_change(Task task) {
     }
     auto next = settings_of(settings_, *draft, root_);
     if (!next) {
-        return refuse(task, to_string(BusError::storage_unavailable), next.error().text);
+        const BusError code = next.error().code == Code::invalid ? BusError::config_invalid
+                                                                 : BusError::storage_unavailable;
+        return refuse(task, to_string(code), next.error().text);
     }
     if (const auto bad = bad_module(settings_, *next)) {
         return refuse_with(*bad);
@@ -259,11 +269,10 @@ void ConfigKeeper::begin_change(Task task) {
     writing->result.warnings = newly_refused(settings_, *next);
     writing->settings = std::move(*next);
     writing->file = draft->file;
+    writing->after = std::move(draft->after);
     writing->task = std::move(task);
     write(std::move(writing),
-          {.before = std::move(draft->before),
-           .after = std::move(draft->after),
-           .trees = std::move(draft->trees)});
+          {.before = std::move(draft->before), .trees = std::move(draft->trees)});
 }
 
 // Starts the child; settle() goes on when it has ended.
@@ -289,7 +298,7 @@ void ConfigKeeper::write(std::unique_ptr<Writing> writing, ChildWork work) {
         }
         MOSAIC_TRY_ASSIGN(const std::string file, real_file(writing->file));
         MOSAIC_TRY_ASSIGN(UniqueFd before, memory_file(work.before));
-        MOSAIC_TRY_ASSIGN(UniqueFd after, memory_file(work.after));
+        MOSAIC_TRY_ASSIGN(UniqueFd after, memory_file(writing->after));
         const size_t slash = file.rfind('/');
         MOSAIC_TRY_ASSIGN(UniqueFd directory,
                           process::open_directory(file.substr(0, std::max<size_t>(slash, 1))));
@@ -314,25 +323,34 @@ bool ConfigKeeper::settle(const ChildResult& result) {
         return false;
     }
     const auto done = std::exchange(writing_, nullptr);
-    const bool exited = result.started && !result.timed_out && result.exit.signal == 0;
-    if (exited && result.exit.exit_code == exit_code::kFine) {
-        settings_ = std::move(done->settings);
-        accept(done->task, std::move(done->result), true);
-    } else if (exited && result.exit.exit_code == kChanged) {
-        refuse(done->task,
-               to_string(BusError::config_changed),
-               done->file +
-                   " is another one on disk than the host read; read it anew (mosaic reload) and "
-                   "ask again");
-    } else {
-        const std::string why = !result.started         ? errno_text(result.sys)
-                                : result.timed_out      ? "it took too long"
-                                : result.output.empty() ? "its child ended badly"
-                                                        : result.output;
-        refuse(done->task,
-               to_string(BusError::storage_unavailable),
-               (done->file.empty() ? "the trees of the modules" : done->file) +
-                   " can't be written: " + why);
+    const std::string why = !result.started         ? errno_text(result.sys)
+                            : result.timed_out      ? "it took too long"
+                            : result.output.empty() ? "its child ended badly"
+                                                    : result.output;
+    switch (written(result, holds(done->file, done->after))) {
+        case Written::unsure:
+            done->result.warnings.push_back(done->file +
+                                            " is changed, but a loss of power may still take it "
+                                            "back: " +
+                                            why);
+            [[fallthrough]];
+        case Written::yes:
+            settings_ = std::move(done->settings);
+            accept(done->task, std::move(done->result), true);
+            break;
+        case Written::changed_before:
+            refuse(done->task,
+                   to_string(BusError::config_changed),
+                   done->file +
+                       " is another one on disk than the host read; read it anew (mosaic reload) "
+                       "and ask again");
+            break;
+        case Written::no:
+            refuse(done->task,
+                   to_string(BusError::storage_unavailable),
+                   (done->file.empty() ? "the trees of the modules" : done->file) +
+                       " can't be written: " + why);
+            break;
     }
     next();
     return true;
@@ -378,7 +396,7 @@ void ConfigKeeper::begin_reload(Task task) {
     writing->task = std::move(task);
     writing->settings = std::move(*fresh);
     writing->result = std::move(result);
-    write(std::move(writing), {.before = "", .after = "", .trees = std::move(*trees)});
+    write(std::move(writing), {.before = "", .trees = std::move(*trees)});
 }
 
 void ConfigKeeper::refuse(const Task& task, std::string_view code, std::string reason) {
@@ -415,6 +433,17 @@ std::optional<ConfigKeeper::Outcome> ConfigKeeper::take_outcome() {
 void ConfigKeeper::give_up() {
     stopping_ = true;
     next();
+}
+
+Written written(const ChildResult& result, bool holds_it) {
+    const bool exited = result.started && !result.timed_out && result.exit.signal == 0;
+    if (exited && result.exit.exit_code == exit_code::kFine) {
+        return Written::yes;
+    }
+    if (exited && result.exit.exit_code == kChanged) {
+        return Written::changed_before;
+    }
+    return holds_it ? Written::unsure : Written::no;
 }
 
 int write_config(bool lay_stages, const std::string& name) {

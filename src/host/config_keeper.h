@@ -64,7 +64,8 @@ class ConfigKeeper {
     struct Writing {
         Task task;
         uint64_t job = 0;
-        std::string file;  // empty: trees alone
+        std::string file;   // empty: trees alone
+        std::string after;  // what it becomes
         Settings settings;
         wire::ConfigChangeResult result;
     };
@@ -85,6 +86,17 @@ class ConfigKeeper {
     std::deque<Outcome> outcomes_;
     bool stopping_ = false;
 };
+
+// What became of the file that a child was to write.
+enum class Written {
+    yes,
+    unsure,          // it has the new content, but the child failed at something after that
+    changed_before,  // it had another content than the host knew
+    no
+};
+
+// `holds_it`: the file has the new content now. A child may fail or be killed after its rename.
+[[nodiscard]] Written written(const ChildResult& result, bool holds_it);
 
 // What the child does, the exit code of the program. First mosaic-host --lay-stages, if it is
 // given: descriptors 6 the directory of the staged trees, 7 those to lay. Then --write-config NAME,

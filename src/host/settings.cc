@@ -10,6 +10,8 @@
 #include "registry/layout.h"
 #include "sandbox/hardening.h"
 #include "sandbox/seccomp.h"
+#include "wire/json.h"
+#include "wire/limits.h"
 
 namespace mosaic::host {
 namespace {
@@ -72,6 +74,7 @@ Result<Settings> read_settings(const SettingsSource& source, const Settings* liv
     for (const std::string& warning : out.layout.warnings) {
         log_line("warning: " + warning);
     }
+    MOSAIC_TRY(check_broker_config(out));
     MOSAIC_TRY(prepare_hardening(out));
     if (living != nullptr) {
         MOSAIC_TRY(check_nested(out));
@@ -208,6 +211,19 @@ Result<void> check_nested(const Settings& settings) {
                       process::read_file("/proc/self/mountinfo", kMountsBytesMax));
     const std::string root = sandbox::groups_mount(mounts);
     return root.empty() ? sandbox::check_nested(groups) : sandbox::check_nested(groups, root);
+}
+
+Result<void> check_broker_config(const Settings& settings) {
+    constexpr size_t kBytesMax = limits::kFrameBytesMax - limits::kConfigNewsBytesMax - 4096;
+    const size_t bytes = json::dump(broker_config(settings).to_value()).size();
+    if (bytes > kBytesMax) {
+        return fail(Code::invalid,
+                    settings.business.file + ": /roles: what the broker has to know of " +
+                        std::to_string(settings.business.roles.size()) + " roles takes " +
+                        std::to_string(bytes) + " bytes; at most " + std::to_string(kBytesMax) +
+                        " fit");
+    }
+    return {};
 }
 
 wire::BrokerConfig broker_config(const Settings& settings) {

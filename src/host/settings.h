@@ -100,6 +100,10 @@ void take_groups(Settings& settings);
 // sandbox.nested may be on here. Asked after take_groups.
 [[nodiscard]] Result<void> check_nested(const Settings& settings);
 
+// What the broker decides by must fit one frame of the control pair, with the news of a change.
+// Code::invalid, naming the business file.
+[[nodiscard]] Result<void> check_broker_config(const Settings& settings);
+
 // What the broker decides by.
 [[nodiscard]] wire::BrokerConfig broker_config(const Settings& settings);
 

@@ -90,6 +90,12 @@ static_assert(6 * (2 * kTaskTextBytesMax + kTitleBytesMax) + kTasksReplyBytesMax
 constexpr size_t kNameBytesMax = 256;
 constexpr size_t kReasonBytesMax = 8192;
 
+// Names in one `bound` request: with them and kRunsMax bound runs the reply stays below
+// kFrameBytesMax.
+constexpr size_t kBoundNamesMax = 10'000;
+// What is recorded of a change of the configuration, encoded; of a larger one only that it was.
+constexpr size_t kConfigNewsBytesMax = size_t{64} * 1024;
+
 // Events in one reply, so that it stays below kFrameBytesMax.
 constexpr size_t kEventsPerReplyMax = 200;
 

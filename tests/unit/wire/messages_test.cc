@@ -188,3 +188,18 @@ TEST_CASE("lines arrive in any pieces") {
     CHECK(buffer.overlong());
     CHECK_FALSE(buffer.next().has_value());
 }
+
+TEST_CASE("the longest list of bound runs fits a frame") {
+    const std::string name(64, 'n');
+    ProcessIdentity process;
+    process.pid = INT32_MAX;
+    process.start_time = std::to_string(UINT64_MAX);
+    process.runner_pid = INT32_MAX;
+    process.runner_start_time = process.start_time;
+    BoundResult all;
+    for (size_t i = 0; i < limits::kRunsMax; ++i) {
+        all.bound.push_back({{name, name}, "r0123456789ab", name, process, false});
+    }
+    all.known.assign(limits::kBoundNamesMax, "r0123456789ab");
+    CHECK(encode(reply_ok(INT64_MAX, all.to_value())).size() <= limits::kFrameBytesMax);
+}

@@ -210,7 +210,7 @@ bool read_file(const fs::path& path, std::string& text) {
 }
 
 bool load(const fs::path& root, Tree& tree) {
-    for (const char* top : {"src", "tests", "tools", "plugins"}) {
+    for (const char* top : {"bench", "src", "tests", "tools", "plugins"}) {
         if (!fs::is_directory(root / top)) {
             continue;
         }

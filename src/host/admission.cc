@@ -234,6 +234,7 @@ class Gatherer {
                         contract_,
                         parts_.probe.bwrap_version(),
                         *harness_version,
+                        parts_.mounts.version(),
                         warm_};
         sandbox::GitFinding git =
             sandbox::look_at_git(workspace_, settings().system.sandbox.git_common_dir, places());

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "host/data_root.h"
+#include "host/mount_table.h"
 #include "host/probe.h"
 #include "host/run_slot.h"
 #include "host/runs.h"
@@ -28,6 +29,7 @@ struct AdmissionParts {
     const launch::Leftovers& leftovers;
     Probe& probe;
     Versions& versions;
+    MountTable& mounts;
 };
 
 // Checks 2 to 9 of a launch request, in the contract's order, and the plan of a launch that passes

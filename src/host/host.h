@@ -14,6 +14,7 @@
 #include "host/disk_watch.h"
 #include "host/launch_log.h"
 #include "host/metrics_port.h"
+#include "host/mount_table.h"
 #include "host/pager.h"
 #include "host/probe.h"
 #include "host/recovery.h"
@@ -141,6 +142,7 @@ class Host {
     std::unique_ptr<Clients> clients_;
     std::unique_ptr<Children> children_;
     std::unique_ptr<Probe> probe_;
+    MountTable mounts_;
     std::unique_ptr<ConfigKeeper> config_;
     std::unique_ptr<Versions> versions_;
     std::unique_ptr<Recovery> recovery_;

@@ -239,7 +239,7 @@ void Host::on_request(ClientRequest request) {
 }
 
 AdmissionParts Host::admission() {
-    return {settings_, root_, *runs_, recovery_->leftovers(), *probe_, *versions_};
+    return {settings_, root_, *runs_, recovery_->leftovers(), *probe_, *versions_, mounts_};
 }
 
 void Host::consider(Ask ask, bool again) {

@@ -180,8 +180,10 @@ Result<std::vector<Step>> run_steps(const PlanFacts& f,
 // What a launch and a warm seat must have in common, for the seat to become the launch's run.
 std::string fit_of(const Plan& plan,
                    const harness::RunFacts& run,
-                   const std::vector<sandbox::Bind>& binds) {
+                   const std::vector<sandbox::Bind>& binds,
+                   uint64_t mounts) {
     Fit fit(run.run);
+    fit.add(std::to_string(mounts));
     const std::string session = run.run + "/" + std::string(registry::kSessionFile);
     for (const Step& step : plan.files) {
         fit.add(step.path);
@@ -292,7 +294,7 @@ Result<Plan> make_plan(const PlanFacts& f, sandbox::Workspace workspace, sandbox
     plan.stage_dir = spec.stage_dir;
     plan.transcript = harness::transcript_path(run);
     if (f.instance.warm > 0 && f.seat.thread.empty()) {
-        plan.fit = fit_of(plan, run, binds);
+        plan.fit = fit_of(plan, run, binds, f.mounts);
     }
     return plan;
 }

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <utility>
 
-#include "base/ids.h"
 #include "base/file_time.h"
+#include "base/ids.h"
 #include "base/instant.h"
 #include "host/log.h"
 #include "process/files.h"

@@ -1,10 +1,15 @@
 #include "sandbox/worktree.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <memory>
+#include <tuple>
 
 #include "base/utf8.h"
 #include "process/files.h"
@@ -14,6 +19,10 @@ namespace {
 
 constexpr uint64_t kLinkBytesMax = 4096;
 constexpr uint64_t kConfigBytesMax = uint64_t{1024} * 1024;
+constexpr int64_t kLogsBytes = int64_t{16} * 1024 * 1024;
+// Directory entries that are looked at for links; a session may have made any number.
+constexpr int kEntriesMax = 20'000;
+constexpr int kDepthMax = 32;
 
 std::string parent_of(const std::string& path) {
     return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
@@ -53,6 +62,82 @@ bool mentions(std::string config, std::string_view lower) {
     return config.find(lower) != std::string::npos;
 }
 
+bool is_directory(const std::string& path) {
+    struct stat facts {};
+
+    return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+// The repository in which this path lies where sessions write; "" when it lies in none.
+std::string written_part_of(const std::string& path) {
+    constexpr std::array<std::string_view, 4> kWritten = {"objects", "refs", "logs", "worktrees"};
+    for (std::string part = path; part != "/"; part = parent_of(part)) {
+        const bool written =
+            std::find(kWritten.begin(), kWritten.end(), name_of(part)) != kWritten.end();
+        const std::string parent = parent_of(part);
+        if (written && is_directory(parent + "/objects") && is_directory(parent + "/refs")) {
+            return parent;
+        }
+    }
+    return "";
+}
+
+// Looks for links in a directory.
+class LinkSearch {
+  public:
+    // Empty: there is none; else what is wrong. `depth`: how many levels there may be, the
+    // directory's own entries the first; 0 looks at these alone, whatever is below.
+    std::string in(int directory, const std::string& path, int depth) {
+        UniqueFd fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        const std::unique_ptr<DIR, int (*)(DIR*)> list(fd.valid() ? ::fdopendir(fd.get()) : nullptr,
+                                                       ::closedir);
+        if (list == nullptr) {
+            return escape_path(path) + " can't be read";
+        }
+        static_cast<void>(fd.release());
+        while (const dirent* entry = ::readdir(list.get())) {
+            const std::string name = entry->d_name;
+            if (name == "." || name == "..") {
+                continue;
+            }
+            if (std::string problem = at(::dirfd(list.get()), name, path + "/" + name, depth);
+                !problem.empty()) {
+                return problem;
+            }
+        }
+        return "";
+    }
+
+    [[nodiscard]] bool gave_up() const { return left_ < 0; }
+
+  private:
+    int left_ = kEntriesMax;
+
+    std::string at(int directory, const std::string& name, const std::string& path, int depth) {
+        if (--left_ < 0) {
+            return "it has too many files to look through for links (at " + escape_path(path) +
+                   "); git pack-refs --all makes them fewer";
+        }
+
+        struct stat facts {};
+
+        if (::fstatat(directory, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
+            return "";  // gone by now
+        }
+        if (S_ISLNK(facts.st_mode)) {
+            return escape_path(path) + " is a link, which your own git would follow: remove it";
+        }
+        if (!S_ISDIR(facts.st_mode) || depth == 0) {
+            return "";
+        }
+        if (depth == 1) {
+            return escape_path(path) + " lies too deep to look there for links";
+        }
+        const UniqueFd below = open_itself(directory, name.c_str(), S_IFDIR);
+        return below.valid() ? in(below.get(), path, depth - 1) : "";
+    }
+};
+
 // The repository of a worktree, as far as it has proven to be that.
 class Repository {
   public:
@@ -66,19 +151,19 @@ class Repository {
                 return problem;
             }
         }
-        std::vector<Place> others = places;
-        others.erase(
-            std::remove_if(others.begin(),
-                           others.end(),
-                           [](const Place& place) { return place.what.starts_with(kWorkspaceOf); }),
-            others.end());
-        if (std::string problem = unsafe_reason(common_, others); !problem.empty()) {
+        if (std::string problem = unsafe_reason(common_, places); !problem.empty()) {
             return problem;
+        }
+        if (const std::string other = written_part_of(common_); !other.empty()) {
+            return "it lies where sessions write to the repository " + escape_path(other);
         }
         if (std::string problem = open_all(); !problem.empty()) {
             return problem;
         }
-        return check_config();
+        if (std::string problem = check_config(); !problem.empty()) {
+            return problem;
+        }
+        return check_links();
     }
 
     [[nodiscard]] const std::string& common() const { return common_; }
@@ -86,12 +171,25 @@ class Repository {
     // Read-only as a whole, and in it what a commit writes. Not the other way round: a file that a
     // session may make beside them is obeyed by its owner's git (`commondir` names other settings),
     // and a settings file that was laid on top goes when its owner's git renames a new one there.
+    // What its owner's git writes to by its path, through a link, isn't the session's to replace:
+    // the logs, objects/info/commit-graph, gitdir. A mount on a directory keeps it from that, too.
     void add_to(GitFinding& out) {
+        const char* commits = "git commits";
+        const char* keeps = "what git keeps of the worktree";
         add(out, BindKind::read_only_fd, common_, "the repository of the worktree", common_fd_);
-        add(out, BindKind::read_write_fd, common_ + "/objects", "git commits", objects_);
-        add(out, BindKind::read_write_fd, common_ + "/refs", "git commits", refs_);
-        add(out, BindKind::read_write_fd, common_ + "/logs", "git commits", logs_);
-        add(out, BindKind::read_write_fd, real_, "what git keeps of the worktree", real_fd_);
+        add(out, BindKind::read_write_fd, common_ + "/objects", commits, objects_);
+        add(out,
+            BindKind::read_only_fd,
+            common_ + "/objects/info",
+            "git's notes on objects",
+            info_);
+        add(out, BindKind::read_write_fd, common_ + "/objects/pack", commits, pack_);
+        add(out, BindKind::read_write_fd, common_ + "/refs", commits, refs_);
+        add_logs(out, common_ + "/logs");
+        add(out, BindKind::read_write_fd, real_, keeps, real_fd_);
+        add(out, BindKind::read_only_fd, real_ + "/gitdir", keeps, gitdir_fd_);
+        add(out, BindKind::read_only_fd, real_ + "/commondir", keeps, commondir_fd_);
+        add_logs(out, real_ + "/logs");
     }
 
   private:
@@ -101,9 +199,13 @@ class Repository {
     std::string common_;
     UniqueFd common_fd_;
     UniqueFd objects_;
+    UniqueFd info_;
+    UniqueFd pack_;
     UniqueFd refs_;
-    UniqueFd logs_;  // none where git keeps no reflogs
+    UniqueFd logs_;
     UniqueFd real_fd_;
+    UniqueFd gitdir_fd_;
+    UniqueFd commondir_fd_;
     UniqueFd config_;
 
     std::string find() {
@@ -119,7 +221,9 @@ class Repository {
         const auto text = process::read_file(real_ + "/commondir", kLinkBytesMax);
         const auto path = text ? git_path_in(*text, "") : std::nullopt;
         const auto named = path ? process::real_path(absolute(*path, real_)) : std::string();
-        return named && *named == common_ ? "" : real_ + "/commondir names another repository";
+        return named && *named == common_
+                   ? ""
+                   : escape_path(real_) + "/commondir names another repository";
     }
 
     // A session can't write there, unless the repository was bound for it.
@@ -129,19 +233,19 @@ class Repository {
         const std::string full = path ? absolute(*path, real_) : "";
         const auto named = process::real_path(parent_of(full.empty() ? "/" : full));
         const bool ours = path && named && name_of(full) == ".git" && *named == workspace_.path;
-        return ours ? "" : real_ + "/gitdir doesn't name this workspace";
+        return ours ? "" : escape_path(real_) + "/gitdir doesn't name this workspace";
     }
 
     std::string open_all() {
         common_fd_.reset(::open(common_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
         if (!common_fd_.valid()) {
-            return common_ + " can't be opened";
+            return escape_path(common_) + " can't be opened";
         }
         // It may lie in the workspace of a session that runs and replaces a directory on the way:
         // what was proven above, by path, must be what is bound. Below it no link is followed.
         const auto opened = process::real_path("/proc/self/fd/" + std::to_string(common_fd_.get()));
         if (!opened || *opened != common_) {
-            return common_ + " was replaced while it was looked at";
+            return escape_path(common_) + " was replaced while it was looked at";
         }
         config_ = open_itself(common_fd_.get(), "config", S_IFREG);
         objects_ = open_itself(common_fd_.get(), "objects", S_IFDIR);
@@ -149,18 +253,76 @@ class Repository {
         logs_ = open_itself(common_fd_.get(), "logs", S_IFDIR);
         const UniqueFd worktrees = open_itself(common_fd_.get(), "worktrees", S_IFDIR);
         real_fd_ = open_itself(worktrees.get(), name_of(real_).c_str(), S_IFDIR);
-        const bool repository = config_.valid() && objects_.valid() && refs_.valid();
-        return repository && real_fd_.valid() ? "" : common_ + " is no git repository";
+        info_ = open_itself(objects_.get(), "info", S_IFDIR);
+        pack_ = open_itself(objects_.get(), "pack", S_IFDIR);
+        gitdir_fd_ = open_itself(real_fd_.get(), "gitdir", S_IFREG);
+        commondir_fd_ = open_itself(real_fd_.get(), "commondir", S_IFREG);
+        for (const UniqueFd* fd : {&config_,
+                                   &objects_,
+                                   &info_,
+                                   &pack_,
+                                   &refs_,
+                                   &real_fd_,
+                                   &gitdir_fd_,
+                                   &commondir_fd_}) {
+            if (!fd->valid()) {
+                return escape_path(common_) + " is no git repository as git lays it, without links";
+            }
+        }
+        return "";
+    }
+
+    // Links that lie there are an earlier session's; git makes none.
+    std::string check_links() {
+        LinkSearch search;
+        for (const auto& [fd, path, depth] :
+             {std::tuple{&refs_, common_ + "/refs", kDepthMax},
+              std::tuple{&objects_, common_ + "/objects", 0},
+              std::tuple{&pack_, common_ + "/objects/pack", 0},
+              std::tuple{&info_, common_ + "/objects/info", kDepthMax},
+              std::tuple{&real_fd_, real_, 0}}) {
+            if (std::string problem = search.in(fd->get(), path, depth); !problem.empty()) {
+                return problem;
+            }
+        }
+        if (!logs_.valid()) {
+            return escape_path(common_) +
+                   "/logs is no directory, where git logs each commit: make it one";
+        }
+        if (std::string problem = check_logs(logs_, common_ + "/logs"); !problem.empty()) {
+            return problem;
+        }
+        const UniqueFd own = open_itself(real_fd_.get(), "logs", S_IFDIR);
+        // Where there is none it is made for the session's own.
+        const bool none = !own.valid() && ::faccessat(real_fd_.get(), "logs", F_OK, 0) != 0;
+        return own.valid() ? check_logs(own, real_ + "/logs")
+               : none      ? ""
+                           : escape_path(real_) + "/logs is no directory";
+    }
+
+    // A session no longer writes there, so that it is no matter how many there are.
+    static std::string check_logs(const UniqueFd& fd, const std::string& path) {
+        LinkSearch search;
+        std::string problem = search.in(fd.get(), path, kDepthMax);
+        return search.gave_up() ? "" : problem;
+    }
+
+    // The session's own, in memory.
+    static void add_logs(GitFinding& out, const std::string& path) {
+        out.binds.push_back(Bind{.kind = BindKind::tmpfs,
+                                 .dest = path,
+                                 .reason = "what git logs for this run",
+                                 .bytes = kLogsBytes});
     }
 
     // With that extension each worktree has settings of its own, where a session could write.
     std::string check_config() {
         const auto text = read_opened(config_, kConfigBytesMax);
         if (!text) {
-            return common_ + "/config: " + text.error().text;
+            return escape_path(common_) + "/config: " + text.error().text;
         }
         return mentions(*text, "worktreeconfig")
-                   ? common_ + "/config switches extensions.worktreeConfig on"
+                   ? escape_path(common_) + "/config switches extensions.worktreeConfig on"
                    : "";
     }
 

@@ -22,15 +22,18 @@ constexpr int kGitFdFirst = 7;
 struct GitFinding {
     // Why git won't work in the session, and what to do; empty: it will, as far as this matters.
     std::string warning;
-    // The repository, read-only, with what a commit writes on top: objects, refs, logs and the
-    // worktree's own directory. By descriptor, for others may change what lies there meanwhile.
+    // The repository, read-only, with what a commit writes on top: objects, refs and the worktree's
+    // own directory. By descriptor, for others may change what lies there meanwhile. The logs are
+    // the session's own, in memory: git appends to them through links, whoever laid them.
     std::vector<Bind> binds;
-    std::vector<UniqueFd> fds;  // of the binds, in their order, from kGitFdFirst on
+    std::vector<UniqueFd> fds;  // of the binds that have one, in their order, from kGitFdFirst on
 };
 
-// Looks at the workspace. `places` are where a workspace must not be, resolved; a repository that
-// lies in another instance's workspace is no reason, the operator has said that it is shared.
-// Blocking, by small reads; what lies elsewhere is only looked at when `allowed`.
+// Looks at the workspace. `places` are where a workspace must not be, resolved, those of other
+// instances among them: a repository in one of these is what a session makes up. Nor may there be
+// links where sessions write, for the owner's git would follow them.
+// Blocking, by small reads and at most a few ten thousand directory entries; what lies elsewhere is
+// only looked at when `allowed`.
 [[nodiscard]] GitFinding look_at_git(const Workspace& workspace,
                                      bool allowed,
                                      const std::vector<Place>& places);

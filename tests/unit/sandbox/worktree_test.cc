@@ -29,7 +29,7 @@ struct Clone {
         scratch.file("main/.git/worktrees/ws/commondir", "../..\n");
         scratch.file("main/.git/worktrees/ws/gitdir", ws + "/.git\n");
         scratch.file("main/.git/config", "[core]\n\tbare = false\n");
-        for (const char* name : {"objects", "refs"}) {
+        for (const char* name : {"objects/info", "objects/pack", "refs/heads", "logs"}) {
             scratch.directory(std::string("main/.git/") + name);
         }
     }
@@ -53,29 +53,48 @@ void check_unbound(const GitFinding& finding, const std::string& problem) {
 
 TEST_CASE("a worktree's repository is bound read-only, with what a commit writes on top") {
     const Clone clone;
-    clone.scratch.directory("main/.git/logs");
     const GitFinding finding = clone.look();
     CHECK(finding.warning.empty());
-    REQUIRE(finding.binds.size() == 5);
-    REQUIRE(finding.fds.size() == 5);
-    const std::vector<std::string> dests = {clone.common,
-                                            clone.common + "/objects",
-                                            clone.common + "/refs",
-                                            clone.common + "/logs",
-                                            clone.admin};
-    for (size_t i = 0; i < dests.size(); ++i) {
-        CHECK(finding.binds[i].dest == dests[i]);
-        CHECK(finding.binds[i].source == dests[i]);
-        CHECK(finding.binds[i].fd == kGitFdFirst + static_cast<int>(i));
-        CHECK(finding.binds[i].kind == (i == 0 ? BindKind::read_only_fd : BindKind::read_write_fd));
+
+    struct Wanted {
+        std::string dest;
+        BindKind kind = BindKind::read_write_fd;
+    };
+
+    const std::vector<Wanted> wanted = {{clone.common, BindKind::read_only_fd},
+                                        {clone.common + "/objects"},
+                                        {clone.common + "/objects/info", BindKind::read_only_fd},
+                                        {clone.common + "/objects/pack"},
+                                        {clone.common + "/refs"},
+                                        {clone.common + "/logs", BindKind::tmpfs},
+                                        {clone.admin},
+                                        {clone.admin + "/gitdir", BindKind::read_only_fd},
+                                        {clone.admin + "/commondir", BindKind::read_only_fd},
+                                        {clone.admin + "/logs", BindKind::tmpfs}};
+    REQUIRE(finding.binds.size() == wanted.size());
+    size_t descriptors = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        const Bind& bind = finding.binds[i];
+        CAPTURE(bind.dest);
+        CHECK(bind.dest == wanted[i].dest);
+        CHECK(bind.kind == wanted[i].kind);
+        if (bind.kind == BindKind::tmpfs) {
+            CHECK(bind.bytes > 0);
+            continue;
+        }
+        CHECK(bind.source == bind.dest);
+        CHECK(bind.fd == kGitFdFirst + static_cast<int>(descriptors));
+        ++descriptors;
     }
+    CHECK(finding.fds.size() == descriptors);
 }
 
 TEST_CASE("a relative gitdir is read from the workspace") {
     const Clone clone;
     clone.scratch.file("ws/.git", "gitdir: ../main/.git/worktrees/ws\n");
     clone.scratch.file("main/.git/worktrees/ws/gitdir", "../../../../ws/.git\n");
-    CHECK(clone.look().binds.size() == 4);
+    CHECK(clone.look().warning.empty());
+    CHECK_FALSE(clone.look().binds.empty());
 }
 
 TEST_CASE("without the option nothing is bound and the warning says what to do") {
@@ -131,20 +150,86 @@ TEST_CASE("only the directory that holds the worktrees can be the repository") {
     check_unbound(clone.look(), "No such file or directory");
 }
 
-TEST_CASE("links in a repository are not bound") {
-    for (const char* name : {"config", "objects", "refs"}) {
+TEST_CASE("a repository of which a part is a link is not bound") {
+    for (const char* name : {"config", "objects", "objects/info", "objects/pack", "refs", "logs"}) {
         CAPTURE(name);
         const Clone clone;
-        clone.scratch.directory("secret");
-        std::filesystem::remove_all(clone.common + "/" + name);
-        clone.scratch.link(clone.scratch / "secret", std::string("main/.git/") + name);
+        std::filesystem::rename(clone.common + "/" + name, clone.scratch / "moved");
+        clone.scratch.link(clone.scratch / "moved", std::string("main/.git/") + name);
         CHECK(clone.look().binds.empty());
         CHECK_FALSE(clone.look().warning.empty());
     }
+    for (const char* name : {"gitdir", "commondir"}) {
+        CAPTURE(name);
+        const Clone clone;
+        std::filesystem::rename(clone.admin + "/" + name, clone.scratch / "moved");
+        clone.scratch.link(clone.scratch / "moved", std::string("main/.git/worktrees/ws/") + name);
+        if (std::string(name) == "commondir") {
+            clone.scratch.file("moved", clone.common + "\n");
+        }
+        check_unbound(clone.look(), "as git lays it");
+    }
+}
+
+TEST_CASE("a repository with a link that its owner's git would follow is not bound") {
+    for (const char* name : {"refs/heads/master",
+                             "refs/heads/a/b",
+                             "refs/x",
+                             "objects/aa",
+                             "objects/info/commit-graph",
+                             "objects/pack/multi-pack-index",
+                             "logs/HEAD",
+                             "logs/refs/heads/master",
+                             "worktrees/ws/HEAD",
+                             "worktrees/ws/logs",
+                             "worktrees/ws/logs/HEAD"}) {
+        CAPTURE(name);
+        const Clone clone;
+        const std::filesystem::path path = clone.common + "/" + name;
+        std::filesystem::create_directories(path.parent_path());
+        CHECK(clone.look().warning.empty());
+        std::filesystem::create_symlink("/etc/hostname", path);
+        check_unbound(clone.look(), path.string() + " is a link");
+    }
+}
+
+TEST_CASE("a repository is not bound when a link could lie too deep to be seen") {
     const Clone clone;
-    clone.scratch.directory("secret");
-    clone.scratch.link(clone.scratch / "secret", "main/.git/logs");
-    CHECK(clone.look().binds.size() == 4);
+    std::string deep = "main/.git/refs";
+    for (int i = 0; i < 31; ++i) {
+        deep += "/d";
+    }
+    clone.scratch.file(deep + "/x");
+    CHECK(clone.look().warning.empty());
+    clone.scratch.link("/etc/hostname", deep + "/d/x");
+    check_unbound(clone.look(), "lies too deep");
+}
+
+TEST_CASE("a repository's names are told on one line") {
+    const Clone clone;
+    clone.scratch.link("/etc/hostname", "main/.git/refs/a\nb");
+    check_unbound(clone.look(), "refs/a\\nb is a link");
+}
+
+TEST_CASE("a repository whose logs are no directory is not bound") {
+    const Clone clone;
+    clone.scratch.file("main/.git/worktrees/ws/logs");
+    check_unbound(clone.look(), "worktrees/ws/logs is no directory");
+    std::filesystem::remove(clone.admin + "/logs");
+    std::filesystem::remove(clone.common + "/logs");
+    check_unbound(clone.look(), "main/.git/logs is no directory");
+}
+
+TEST_CASE("a repository is looked through for links to a bound") {
+    const Clone clone;
+    for (int i = 0; i <= 20'000; ++i) {
+        clone.scratch.file("main/.git/logs/" + std::to_string(i));
+    }
+    CHECK(clone.look().warning.empty());
+    for (int i = 0; i <= 20'000; ++i) {
+        clone.scratch.file("main/.git/refs/" + std::to_string(i));
+    }
+    check_unbound(clone.look(), "too many files");
 }
 
 TEST_CASE("a repository in a place that no workspace may be in is not bound") {
@@ -152,10 +237,44 @@ TEST_CASE("a repository in a place that no workspace may be in is not bound") {
     const std::vector<Place> data = {
         Place{.path = clone.scratch / "main", .what = "the data root"}};
     check_unbound(clone.look(true, data), "the data root");
-    // Another instance's workspace is what its owner has allowed.
-    const std::vector<Place> other = {
-        Place{.path = clone.scratch / "main", .what = std::string(kWorkspaceOf) + "pm,"}};
-    CHECK(clone.look(true, other).binds.size() == 4);
+}
+
+TEST_CASE("a repository in or around another workspace is not bound") {
+    const Clone clone;
+    for (const bool shared : {false, true}) {
+        for (const std::string& path :
+             {clone.scratch / "main", clone.common + "/refs", clone.common + "/worktrees"}) {
+            CAPTURE(path);
+            check_unbound(clone.look(true, {workspace_place({"pm", path, shared}, shared)}),
+                          std::string(kWorkspaceOf) + "pm, " + path);
+        }
+    }
+    CHECK(clone.look(true, {workspace_place({"pm", clone.scratch / "main/.gi", false}, false)})
+              .warning.empty());
+    // Both share the workspace that is the worktree.
+    CHECK(clone.look(true, {workspace_place({"pm", clone.ws, true}, true)}).warning.empty());
+}
+
+TEST_CASE("a repository in what sessions write of another is not bound") {
+    // A session with a worktree lays it there for one that has none.
+    for (const std::string part : {"objects/r", "refs/heads/r", "logs/r", "worktrees/ws/r"}) {
+        CAPTURE(part);
+        const Clone clone;
+        const std::string forged = "main/.git/" + part;
+        for (const char* name : {"objects/info", "objects/pack", "refs", "logs", "worktrees/x"}) {
+            clone.scratch.directory(forged + "/" + name);
+        }
+        clone.scratch.file(forged + "/config");
+        clone.scratch.file(forged + "/worktrees/x/commondir", "../..\n");
+        clone.scratch.file(forged + "/worktrees/x/gitdir", clone.ws + "/.git\n");
+        clone.scratch.file("ws/.git", "gitdir: " + (clone.scratch / forged) + "/worktrees/x\n");
+        check_unbound(clone.look(), "it lies where sessions write to the repository");
+        // What isn't written by sessions holds submodules.
+        std::filesystem::create_directory(clone.common + "/modules");
+        std::filesystem::rename(clone.scratch / forged, clone.common + "/modules/r");
+        clone.scratch.file("ws/.git", "gitdir: " + clone.common + "/modules/r/worktrees/x\n");
+        CHECK(clone.look().warning.empty());
+    }
 }
 
 TEST_CASE("settings of a worktree's own keep a repository from being bound") {
@@ -171,8 +290,9 @@ TEST_CASE("a repository that is swapped while it is looked at is never another's
     const std::string ws = scratch.directory("ws");
     for (const std::string repository : {"other/way/.git", "private/.git"}) {
         const std::string admin = repository + "/worktrees/ws";
-        scratch.directory(repository + "/objects");
-        scratch.directory(repository + "/refs");
+        for (const char* name : {"objects/info", "objects/pack", "refs", "logs"}) {
+            scratch.directory(repository + "/" + name);
+        }
         scratch.file(repository + "/config");
         scratch.file(admin + "/commondir", "../..\n");
     }

@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "wire/codes.h"
+#include "wire/limits.h"
 
 namespace mosaic::cli {
 namespace {
@@ -63,11 +64,22 @@ bool is_number_up_to(const std::string& text, Number max) {
            value <= max;
 }
 
+// How long somebody may ask us to wait.
+struct Span {
+    double seconds;
+    std::string_view name;
+};
+
+constexpr Span kYear{366.0 * 24 * 3600, "a year (31622400)"};
+constexpr Span kStopTimeout{limits::kStopTimeoutMsMax / 1000.0, "a day (86400)"};
+static_assert(kStopTimeout.seconds == 86'400);
+
 // What is wrong with a word, or empty, as CLI11 wants it.
-std::string seconds_problem(const std::string& text) {
-    return is_number_up_to(text, kSecondsMax)
+std::string seconds_problem(const std::string& text, const Span& longest) {
+    return is_number_up_to(text, longest.seconds)
                ? std::string()
-               : "expected seconds, at most a year (31622400), found \"" + text + "\"";
+               : "expected seconds, at most " + std::string(longest.name) + ", found \"" + text +
+                     "\"";
 }
 
 std::string count_problem(const std::string& text) {
@@ -76,8 +88,15 @@ std::string count_problem(const std::string& text) {
                : "expected a number from 0 on, found \"" + text + "\"";
 }
 
-void add_seconds(CLI::App& command, double& into, const char* name, const char* what) {
-    command.add_option(name, into, what)->check(seconds_problem)->type_name("SECONDS");
+void add_seconds(
+    CLI::App& command, double& into, const char* name, const char* what, const Span& longest) {
+    command.add_option(name, into, what)
+        ->check([longest](const std::string& text) { return seconds_problem(text, longest); })
+        ->type_name("SECONDS");
+}
+
+void add_wait(CLI::App& command, Raw& raw, const char* what) {
+    add_seconds(command, raw.wait_seconds, "--wait", what, kYear);
 }
 
 void add_session_commands(CLI::App& app, Raw& raw) {
@@ -91,7 +110,8 @@ void add_session_commands(CLI::App& app, Raw& raw) {
     add_seconds(stop,
                 raw.timeout_seconds,
                 "--timeout",
-                "From SIGTERM to SIGKILL (default: stopTimeoutMs of the system file)");
+                "From SIGTERM to SIGKILL (default: stopTimeoutMs of the system file)",
+                kStopTimeout);
 }
 
 void add_message_commands(CLI::App& app, Raw& raw) {
@@ -99,10 +119,10 @@ void add_message_commands(CLI::App& app, Raw& raw) {
     send.add_option("ROLE", raw.options.target)->required();
     send.add_option("BODY", raw.options.body, "The text; - reads standard input")->required();
     add_thread(send, raw);
-    add_seconds(send, raw.wait_seconds, "--wait", "Wait so long for the reply and print it");
+    add_wait(send, raw, "Wait so long for the reply and print it");
     CLI::App& inbox =
         add(app, raw, Verb::inbox, "inbox", "Print what roles sent to the human, and take it");
-    add_seconds(inbox, raw.wait_seconds, "--wait", "Wait so long when there is nothing");
+    add_wait(inbox, raw, "Wait so long when there is nothing");
     inbox.add_flag("--peek", raw.options.peek, "Print the oldest message and leave it there");
 }
 

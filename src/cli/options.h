@@ -106,7 +106,4 @@ struct Parsed {
 // `arguments` without the program's name.
 [[nodiscard]] Parsed parse_arguments(const std::vector<std::string>& arguments);
 
-// No wait and no timeout is longer than a year.
-constexpr double kSecondsMax = 366.0 * 24 * 3600;
-
 }  // namespace mosaic::cli

@@ -18,6 +18,8 @@ constexpr std::array<std::string_view, 4> kOwnVariables = {
     "HOME", "PATH", "TMPDIR", "MOSAIC_RUN_ID"};
 
 constexpr int64_t kHourMs = 3'600'000;
+// stopTimeoutMs is what a stop asks for when nobody says otherwise.
+static_assert(kHourMs <= limits::kStopTimeoutMsMax);
 constexpr int64_t kWeekSeconds = int64_t{7} * 24 * 3600;
 constexpr int64_t kPortMax = 65'535;
 constexpr int64_t kTebibyte = int64_t{1} << 40;

@@ -41,6 +41,9 @@ constexpr size_t kRequestEnvBytesMax = size_t{96} * 1024;
 // Bytes waiting to be read by one client before it is closed as not reading.
 constexpr size_t kUnreadBytesMax = 4 * kFrameBytesMax;
 
+// How long a stop may wait between SIGTERM and SIGKILL: a day.
+constexpr int64_t kStopTimeoutMsMax = int64_t{24} * 3'600'000;
+
 // A sender's own word for a message, by which one that is sent again is known.
 constexpr size_t kSendKeyBytesMax = 64;
 

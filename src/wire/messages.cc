@@ -533,7 +533,6 @@ Value StopArgs::to_value() const {
 }
 
 Result<StopArgs> StopArgs::from(const Value& value) {
-    constexpr int64_t kDayMs = 86'400'000;
     Reader r = args_reader(value);
     StopArgs out;
     out.target = r.string("target");
@@ -541,7 +540,7 @@ Result<StopArgs> StopArgs::from(const Value& value) {
         r.problem("target", "expected a run id or an instance");
     }
     out.thread = r.id_or("thread", "");
-    out.timeout_ms = r.integer_or("timeoutMs", 0, kDayMs, out.timeout_ms);
+    out.timeout_ms = r.integer_or("timeoutMs", 0, limits::kStopTimeoutMsMax, out.timeout_ms);
     return finish(r, std::move(out));
 }
 

@@ -276,7 +276,7 @@ struct HumanLaunchArgs {
 struct StopArgs {
     std::string target;
     std::string thread;
-    int64_t timeout_ms = 10'000;  // from SIGTERM to SIGKILL, at most a day
+    int64_t timeout_ms = 10'000;  // from SIGTERM to SIGKILL, at most kStopTimeoutMsMax
 
     bool operator==(const StopArgs&) const = default;
     [[nodiscard]] json::Value to_value() const;

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "wire/messages.h"
+
 namespace cli = mosaic::cli;
 using cli::Options;
 using cli::Verb;
@@ -183,6 +185,23 @@ TEST_CASE("seconds may have a fraction and stay unset when they aren't given") {
     CHECK(exit_code_of({"send", "pm", "x", "--wait", "soon"}) == 4);
     CHECK(exit_code_of({"send", "pm", "x", "--wait", "nan"}) == 4);
     CHECK(exit_code_of({"send", "pm", "x", "--wait", "1e300"}) == 4);
+}
+
+TEST_CASE("a timeout that the command takes is one that the host takes") {
+    const auto fits = [](const mosaic::Duration& timeout) {
+        mosaic::wire::StopArgs args;
+        args.target = "pm";
+        args.timeout_ms = timeout.ns / 1'000'000;
+        return mosaic::wire::StopArgs::from(args.to_value()).has_value();
+    };
+    const auto longest = good({"stop", "pm", "--timeout", "86400"}).deadline;
+    REQUIRE(longest.has_value());
+    CHECK(fits(*longest));
+    CHECK_FALSE(fits(mosaic::milliseconds(86'400'001)));
+    CHECK(exit_code_of({"stop", "pm", "--timeout", "86400.001"}) == 4);
+    CHECK(exit_code_of({"stop", "pm", "--timeout", "100000"}) == 4);
+    CHECK(good({"send", "pm", "x", "--wait", "31622400"}).wait.has_value());
+    CHECK(exit_code_of({"send", "pm", "x", "--wait", "31622401"}) == 4);
 }
 
 TEST_CASE("a body may look like an option after --, and - stands for standard input") {

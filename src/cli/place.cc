@@ -30,10 +30,6 @@ tl::unexpected<Failure> no_config(const Error& error) {
     return no_place(exit_code::kRefused, error.text);
 }
 
-bool is_path(const std::string& business) {
-    return business.find('/') != std::string::npos || business.ends_with(".json");
-}
-
 std::vector<std::string> directories_in(const std::string& path) {
     std::vector<std::string> out;
     std::error_code error;
@@ -115,11 +111,11 @@ Answer choose_place(const std::string& data, const std::string& business, Known 
 
 Answer find_place(const Options& options, const config::Environment& env) {
     std::string business = options.business;
-    if (!business.empty() && !is_path(business) && !is_id(business)) {
+    if (!business.empty() && !config::is_business_path(business) && !is_id(business)) {
         return no_place(exit_code::kInvalidInput,
                         "--business: \"" + business + "\" is no id and no path");
     }
-    if (!options.data.empty() && !is_path(business)) {
+    if (!options.data.empty() && !config::is_business_path(business)) {
         auto data = absolute(options.data);
         if (!data) {
             return no_place(exit_code::kFailed, data.error().text);
@@ -130,7 +126,7 @@ Answer find_place(const Options& options, const config::Environment& env) {
     if (!system) {
         return no_config(system.error());
     }
-    if (is_path(business)) {
+    if (config::is_business_path(business)) {
         auto loaded = config::load_business(business, *system);
         if (!loaded) {
             return no_config(loaded.error());

@@ -184,8 +184,10 @@ struct Business {
                                                const Environment& env,
                                                std::string* text = nullptr);
 
-// `name` is an id (businesses/<id>.json beside the system file, whose id must be that) or a path
-// (it holds a '/' or ends in .json).
+// Whether a business is named by its file's path, not by its id: it holds a '/' or ends in .json.
+[[nodiscard]] bool is_business_path(std::string_view name);
+
+// `name` is an id (businesses/<id>.json beside the system file, whose id must be that) or a path.
 [[nodiscard]] Result<Business> load_business(const std::string& name,
                                              const SystemConfig& system,
                                              std::string* text = nullptr);

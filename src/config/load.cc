@@ -76,10 +76,14 @@ Result<SystemConfig> load_system(const std::string& given,
     return out;
 }
 
+bool is_business_path(std::string_view name) {
+    return name.find('/') != std::string_view::npos || name.ends_with(".json");
+}
+
 Result<Business> load_business(const std::string& name,
                                const SystemConfig& system,
                                std::string* text) {
-    const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
+    const bool is_path = is_business_path(name);
     if (!is_path && !is_id(name)) {
         return fail(Code::invalid,
                     "business: expected an id or a file's path, found " + in_quotes(name));

@@ -57,8 +57,10 @@ options=(--business "$scratch/config/businesses/acme.json" --config "$scratch/co
 grep -q -- '--user' "$scratch/refused" || fail "the refusal should name --user: $(cat "$scratch/refused")"
 [ -z "$(ls "$scratch/data")" ] || fail "a refused host should make nothing"
 
-# With one, and with something of root's in its environment.
-AS_ROOT_ONLY=secret "$prefix/bin/mosaic-host" "${options[@]}" --user "$user" --pm >"$scratch/host.log" 2>&1 &
+# With one, with something of root's in its environment, and with paths that are meant from root's directory.
+cd "$scratch"
+AS_ROOT_ONLY=secret MOSAIC_CONFIG=config/system.json "$prefix/bin/mosaic-host" --business config/businesses/acme.json \
+    --data=data --user "$user" --pm >"$scratch/host.log" 2>&1 &
 host=$!
 line=$(
     exec 3< <(exec timeout 20 tail -n +1 -s 0.1 -F --pid="$host" "$scratch/data/launches/acme.jsonl" 2>/dev/null)

@@ -138,7 +138,7 @@ int run_log(const Context& context) {
         return report(context, business.error());
     }
     auto follower = LineFollower::open(registry::launches_dir(context.place.data_root),
-                                       *business + ".jsonl",
+                                       registry::launch_log_name(*business),
                                        context.options.follow);
     if (!follower) {
         return report(context, never_served(context, follower.error()));

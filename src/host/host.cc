@@ -83,7 +83,7 @@ Result<void> Host::set_up() {
     own(accept_op_, Owner::accept, 0);
 
     log_ = std::make_unique<LaunchLog>(loop_);
-    MOSAIC_TRY(log_->open(root_.launches.get(), settings_.business.id + ".jsonl"));
+    MOSAIC_TRY(log_->open(root_.launches.get(), registry::launch_log_name(settings_.business.id)));
     store_ = std::make_unique<SessionStore>(loop_, root_.bus_host.get(), boot_id_);
     store_->adopt(left_.entries, left_.boot_id);
     broker_ = std::make_unique<BrokerLink>(
@@ -104,7 +104,7 @@ Result<void> Host::set_up() {
         std::make_unique<DiskWatch>(loop_, *children_, settings_.system.limits, root_.runs.get());
     metrics_ = std::make_unique<MetricsPort>(loop_);
     trees_ = std::make_unique<StageTrees>(*children_, root_.stage.get());
-    logged_ = logged_ends(root_.launches.get(), settings_.business.id + ".jsonl");
+    logged_ = logged_ends(root_.launches.get(), registry::launch_log_name(settings_.business.id));
     recovery_ = std::make_unique<Recovery>(
         RecoveryParts{loop_,
                       *store_,
@@ -353,7 +353,8 @@ void Host::on_signal() {
     while (::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
         const auto signal = static_cast<int>(info.ssi_signo);
         if (signal == SIGHUP) {
-            const auto opened = log_->open(root_.launches.get(), settings_.business.id + ".jsonl");
+            const auto opened =
+                log_->open(root_.launches.get(), registry::launch_log_name(settings_.business.id));
             log_line(opened ? "the launch log is open anew"
                             : "the launch log stays as it is: " + opened.error().text);
             config_->reload(0, "SIGHUP");

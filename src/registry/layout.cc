@@ -1,28 +1,10 @@
 #include "registry/layout.h"
 
-#include <array>
-#include <cinttypes>
-#include <cstdio>
-
-#include "base/error.h"
-
 namespace mosaic::registry {
 namespace {
 
 std::string in_bus_host(std::string_view data_root, std::string_view name) {
     return join(bus_host_dir(data_root), name);
-}
-
-std::string_view extension(TurnFile file) {
-    switch (file) {
-        case TurnFile::request:
-            return "request";
-        case TurnFile::reply:
-            return "reply";
-        case TurnFile::stderr_text:
-            return "stderr";
-    }
-    return "";
 }
 
 }  // namespace
@@ -72,8 +54,8 @@ std::string launches_dir(std::string_view data_root) {
     return join(data_root, kLaunches);
 }
 
-std::string launch_log_path(std::string_view data_root, std::string_view business) {
-    return join(launches_dir(data_root), std::string(business) + ".jsonl");
+std::string launch_log_name(std::string_view business) {
+    return std::string(business) + ".jsonl";
 }
 
 std::string runs_dir(std::string_view data_root, std::string_view business) {
@@ -86,12 +68,6 @@ std::string run_dir(std::string_view data_root, RunName name) {
 
 std::string thread_dir(std::string_view data_root, ThreadName name) {
     return join(join(join(join(data_root, kThreads), name.business), name.instance), name.thread);
-}
-
-std::string turn_file_name(uint64_t number, TurnFile file) {
-    std::array<char, 32> digits{};
-    ignore(std::snprintf(digits.data(), digits.size(), "%04" PRIu64 ".", number), "there is room");
-    return std::string(digits.data()) + std::string(extension(file));
 }
 
 }  // namespace mosaic::registry

@@ -76,8 +76,8 @@ constexpr std::string_view kThreadSession = "session";
 [[nodiscard]] std::string stage_dir(std::string_view data_root);
 
 [[nodiscard]] std::string launches_dir(std::string_view data_root);
-// launches/<business>.jsonl
-[[nodiscard]] std::string launch_log_path(std::string_view data_root, std::string_view business);
+// The launch log below it: <business>.jsonl.
+[[nodiscard]] std::string launch_log_name(std::string_view business);
 // launches/<business>: the parent of the business's run directories.
 [[nodiscard]] std::string runs_dir(std::string_view data_root, std::string_view business);
 
@@ -96,15 +96,5 @@ struct ThreadName {
 
 // threads/<business>/<instance>/<thread>
 [[nodiscard]] std::string thread_dir(std::string_view data_root, ThreadName name);
-
-// The files of turn `number` (from 1) below kRwTurns: "0001.request". Past 9,999 the number simply
-// grows longer.
-enum class TurnFile {
-    request,
-    reply,
-    stderr_text,
-};
-
-[[nodiscard]] std::string turn_file_name(uint64_t number, TurnFile file);
 
 }  // namespace mosaic::registry

@@ -62,8 +62,6 @@ class Bus {
     // The id under which the reply will come. The request is kept until then.
     int64_t request(std::string verb, json::Value args);
 
-    [[nodiscard]] size_t unanswered() const { return unanswered_.size(); }
-
     // Once a round: connects when it is time, and sends what waits.
     void work(Instant now);
 

@@ -209,8 +209,4 @@ End map_exit(const process::Exit& outer,
     return End{reason_of(outer.exit_code), outer.exit_code, "", ""};
 }
 
-End host_lost_end() {
-    return End{EndReason::host_lost, std::nullopt, "", ""};
-}
-
 }  // namespace mosaic::sandbox

@@ -77,7 +77,4 @@ struct End {
                            std::optional<int> exit_object,
                            std::string_view error_line);
 
-// A run that the next host found.
-[[nodiscard]] End host_lost_end();
-
 }  // namespace mosaic::sandbox

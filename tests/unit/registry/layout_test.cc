@@ -13,7 +13,8 @@ TEST_CASE("every name below a data root is where the format says") {
     CHECK(registry::bus_socket_path(root) == "/srv/mosaic/acme/bus-host/bus.sock");
     CHECK(registry::admin_socket_path(root) == "/srv/mosaic/acme/bus-host/admin.sock");
     CHECK(registry::stage_dir(root) == "/srv/mosaic/acme/bus-host/stage");
-    CHECK(registry::launch_log_path(root, "acme") == "/srv/mosaic/acme/launches/acme.jsonl");
+    CHECK(registry::join(registry::launches_dir(root), registry::launch_log_name("acme")) ==
+          "/srv/mosaic/acme/launches/acme.jsonl");
     CHECK(registry::run_dir(root, {.business = "acme", .run = "r0123456789ab"}) ==
           "/srv/mosaic/acme/launches/acme/r0123456789ab");
     CHECK(registry::thread_dir(root, {.business = "acme", .instance = "coder", .thread = "t1"}) ==
@@ -23,11 +24,4 @@ TEST_CASE("every name below a data root is where the format says") {
 TEST_CASE("a data root that ends in a slash gives the same names") {
     CHECK(registry::lock_path("/d/") == "/d/bus-host/lock");
     CHECK(registry::lock_path("/") == "/bus-host/lock");
-}
-
-TEST_CASE("turn files have four digits or more") {
-    using registry::TurnFile;
-    CHECK(registry::turn_file_name(1, TurnFile::request) == "0001.request");
-    CHECK(registry::turn_file_name(9999, TurnFile::reply) == "9999.reply");
-    CHECK(registry::turn_file_name(10'000, TurnFile::stderr_text) == "10000.stderr");
 }

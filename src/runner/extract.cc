@@ -5,62 +5,31 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 
 #include "base/utf8.h"
+#include "runner/json_pointer.h"
 #include "wire/codes.h"
 
 namespace mosaic::runner {
 namespace {
 
-using json::Array;
 using json::Value;
 
 constexpr int kLineDepthMax = 64;
 constexpr size_t kShownBytesMax = 500;
 
-std::string unescaped(std::string_view token) {
-    std::string out;
-    for (size_t i = 0; i < token.size(); ++i) {
-        const bool escape = token[i] == '~' && i + 1 < token.size();
-        if (escape && (token[i + 1] == '0' || token[i + 1] == '1')) {
-            out += token[++i] == '0' ? '~' : '/';
-        } else {
-            out += token[i];
-        }
-    }
-    return out;
-}
-
-void add_element(const Array& array, std::string_view token, std::vector<const Value*>& out) {
-    if (token == "*") {
-        for (const Value& one : array) {
-            out.push_back(&one);
-        }
-        return;
-    }
-    size_t index = 0;
-    const char* const end = token.data() + token.size();
-    const auto read = std::from_chars(token.data(), end, index);
-    if (read.ec == std::errc() && read.ptr == end && index < array.size()) {
-        out.push_back(&array[index]);
-    }
-}
-
 // All values at the pointer, in the order of the text.
 std::vector<const Value*> at(const Value& document, std::string_view pointer) {
     std::vector<const Value*> here = {&document};
-    while (!pointer.empty() && !here.empty()) {
-        pointer.remove_prefix(1);
-        const size_t slash = std::min(pointer.find('/'), pointer.size());
-        const std::string token = unescaped(pointer.substr(0, slash));
-        pointer.remove_prefix(slash);
+    for (const std::string& token : pointer_tokens(pointer)) {
         std::vector<const Value*> next;
         for (const Value* one : here) {
-            if (one->array() != nullptr) {
-                add_element(*one->array(), token, next);
-            } else if (const Value* member = one->find(token); member != nullptr) {
-                next.push_back(member);
+            if (token == "*" && one->array() != nullptr) {
+                for (const Value& element : *one->array()) {
+                    next.push_back(&element);
+                }
+            } else if (const Value* child = child_at(*one, token); child != nullptr) {
+                next.push_back(child);
             }
         }
         here = std::move(next);

@@ -5,19 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 
 #include "base/utf8.h"
 #include "process/files.h"
 #include "runner/gate_path.h"
+#include "runner/json_pointer.h"
 #include "wire/limits.h"
 
 namespace mosaic::runner {
 namespace {
 
-using json::Array;
 using json::Object;
 using json::Reader;
 using json::Value;
@@ -39,39 +38,13 @@ std::string shown(std::string_view text) {
     return escape_for_terminal(head.substr(0, valid_utf8_prefix(head))) + (cut ? "..." : "");
 }
 
-// ---- JSON pointers (RFC 6901) ----
-
-std::string unescaped(std::string_view token) {
-    std::string out;
-    for (size_t i = 0; i < token.size(); ++i) {
-        if (token[i] == '~' && i + 1 < token.size() &&
-            (token[i + 1] == '0' || token[i + 1] == '1')) {
-            out += token[++i] == '0' ? '~' : '/';
-        } else {
-            out += token[i];
-        }
-    }
-    return out;
-}
-
-const Value* element(const Array& array, std::string_view token) {
-    size_t index = 0;
-    const char* const end = token.data() + token.size();
-    const auto read = std::from_chars(token.data(), end, index);
-    if (read.ec != std::errc() || read.ptr != end || index >= array.size()) {
-        return nullptr;
-    }
-    return &array[index];
-}
-
 const Value* at(const Value& document, std::string_view pointer) {
     const Value* here = &document;
-    while (!pointer.empty() && here != nullptr) {
-        pointer.remove_prefix(1);
-        const size_t slash = std::min(pointer.find('/'), pointer.size());
-        const std::string token = unescaped(pointer.substr(0, slash));
-        pointer.remove_prefix(slash);
-        here = here->array() != nullptr ? element(*here->array(), token) : here->find(token);
+    for (const std::string& token : pointer_tokens(pointer)) {
+        here = child_at(*here, token);
+        if (here == nullptr) {
+            break;
+        }
     }
     return here;
 }

@@ -22,7 +22,7 @@ constexpr uint64_t kConfigBytesMax = uint64_t{1024} * 1024;
 constexpr int64_t kLogsBytes = int64_t{16} * 1024 * 1024;
 // Directory entries that are looked at for links; a session may have made any number.
 constexpr int kEntriesMax = 20'000;
-constexpr int kDepthMax = 32;
+constexpr int kDepthMax = 16;  // each level holds two descriptors meanwhile
 
 std::string parent_of(const std::string& path) {
     return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
@@ -100,7 +100,8 @@ class LinkSearch {
             if (name == "." || name == "..") {
                 continue;
             }
-            if (std::string problem = at(::dirfd(list.get()), name, path + "/" + name, depth);
+            const mode_t type = type_of(::dirfd(list.get()), *entry);
+            if (std::string problem = at(::dirfd(list.get()), name, path + "/" + name, type, depth);
                 !problem.empty()) {
                 return problem;
             }
@@ -113,21 +114,29 @@ class LinkSearch {
   private:
     int left_ = kEntriesMax;
 
-    std::string at(int directory, const std::string& name, const std::string& path, int depth) {
-        if (--left_ < 0) {
-            return "it has too many files to look through for links (at " + escape_path(path) +
-                   "); git pack-refs --all makes them fewer";
+    // S_IFLNK, S_IFDIR, ...; 0: gone by now. Without a look at the inode, which may have to be read
+    // from disk, where the file system says it.
+    static mode_t type_of(int directory, const dirent& entry) {
+        if (entry.d_type != DT_UNKNOWN) {
+            return DTTOIF(entry.d_type);
         }
 
         struct stat facts {};
 
-        if (::fstatat(directory, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
-            return "";  // gone by now
+        const int failed = ::fstatat(directory, entry.d_name, &facts, AT_SYMLINK_NOFOLLOW);
+        return failed == 0 ? facts.st_mode & S_IFMT : 0;
+    }
+
+    std::string at(
+        int directory, const std::string& name, const std::string& path, mode_t type, int depth) {
+        if (--left_ < 0) {
+            return "it has too many files to look through for links (at " + escape_path(path) +
+                   "); git pack-refs --all makes them fewer";
         }
-        if (S_ISLNK(facts.st_mode)) {
+        if (S_ISLNK(type)) {
             return escape_path(path) + " is a link, which your own git would follow: remove it";
         }
-        if (!S_ISDIR(facts.st_mode) || depth == 0) {
+        if (!S_ISDIR(type) || depth == 0) {
             return "";
         }
         if (depth == 1) {

@@ -419,7 +419,7 @@ constexpr Ban kBans[] = {
     {"clock_nanosleep(", "", "a deadline and an event"},
     {"sleep_for", "", "a deadline and an event"},
     {"sleep_until", "", "a deadline and an event"},
-    {"std::cout", "", "fmt or a write of whole lines"},
+    {"std::cout", "", "a write of whole lines"},
     {"std::function", "", "a template parameter or data"},
     {"rand(", "", "getrandom"},
     {"srand(", "", "getrandom"},

@@ -28,14 +28,14 @@ class Gatherer {
         Decision out;
         if (business() && seat() && contract() && route() && sandbox(again, out) && workspace() &&
             thread() && model() && room()) {
-            if (!out.wait_for_probe) {
+            if (!out.ask_again) {
                 build(out);
             }
         }
         if (const auto refusal = launch::first_refusal(facts_)) {
             out.refusal = refusal;
             out.reason = reason_;
-            out.wait_for_probe = false;
+            out.ask_again = false;
         }
         return out;
     }
@@ -114,7 +114,7 @@ class Gatherer {
             case Probe::Answer::works:
                 return true;
             case Probe::Answer::unknown:
-                out.wait_for_probe = true;
+                out.ask_again = true;
                 return true;
             case Probe::Answer::broken:
                 break;
@@ -222,7 +222,7 @@ class Gatherer {
     void build(Decision& out) {
         const auto harness_version = parts_.versions.of(route_);
         if (!harness_version) {
-            out.wait_for_probe = true;
+            out.ask_again = true;
             return;
         }
         PlanFacts facts{settings(),

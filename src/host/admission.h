@@ -16,7 +16,7 @@ namespace mosaic::host {
 
 // What the checks say to one request.
 struct Decision {
-    bool wait_for_probe = false;  // ask again when the probe, or a look for a version, is settled
+    bool ask_again = false;  // when the probe, or a look for a version, is settled
     std::optional<Refusal> refusal;
     std::string reason;
     Plan plan;  // when neither

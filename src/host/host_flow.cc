@@ -252,7 +252,7 @@ void Host::consider(Ask ask, bool again) {
         return;
     }
     Decision decision = decide(admission(), ask, again);
-    if (decision.wait_for_probe) {
+    if (decision.ask_again) {
         waiting_.push_back(std::move(ask));
         return;
     }

@@ -28,7 +28,7 @@ void Host::drop_stale_warm() {
             continue;
         }
         const Decision decision = decide_warm(admission(), instance, false);
-        if (!decision.wait_for_probe) {
+        if (!decision.ask_again) {
             runs_->discard_warm(instance, decision.plan.fit, wanted);
         }
     }
@@ -53,7 +53,7 @@ bool Host::fill_warm() {
     }
     Decision decision = decide_warm(admission(), *instance, warm_again_);
     warm_again_ = false;
-    if (decision.wait_for_probe) {
+    if (decision.ask_again) {
         warm_waits_ = true;
         return false;
     }

@@ -21,18 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// mkdir -p for the operator's part of the path; what exists is left as it is.
-Result<void> make_parents(const std::string& path) {
-    for (size_t slash = path.find('/', 1); slash != std::string::npos;
-         slash = path.find('/', slash + 1)) {
-        const std::string parent = path.substr(0, slash);
-        if (::mkdir(parent.c_str(), 0700) != 0 && errno != EEXIST) {
-            return fail_sys(errno, "the data root's directory " + parent);
-        }
-    }
-    return {};
-}
-
 // The segments of what doesn't exist yet, each with a slash before it.
 Result<std::string> tidy_rest(const std::string& rest, const std::string& path) {
     std::string tidy;
@@ -207,7 +195,9 @@ Result<DataRoot> open_data_root(const std::string& path, const std::string& busi
     if (auto existing = check_existing(place, business); !existing) {
         return of_root(place, std::move(existing.error()));
     }
-    MOSAIC_TRY(make_parents(place + "/"));
+    if (auto made = process::make_directories(place); !made) {
+        return of_root(place, std::move(made.error()));
+    }
     auto root = make_all(place, business);
     if (!root && root.error().code != Code::held) {
         return of_root(place, std::move(root.error()));

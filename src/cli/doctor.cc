@@ -35,7 +35,6 @@
 namespace mosaic::cli {
 namespace {
 
-constexpr uint64_t kMountsBytesMax = uint64_t{4} * 1024 * 1024;
 constexpr int kSoPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5; Debian 12's headers lack it
 
 using Findings = std::vector<Finding>;
@@ -300,19 +299,23 @@ pid_t host_of(const std::string& data_root) {
     return asked && held.l_type != F_UNLCK ? held.l_pid : 0;
 }
 
-Finding nested_sandboxes(const sandbox::GroupLevel& groups, bool own_group) {
+// `host` is the running host, or we where one would be started.
+Finding nested_sandboxes(sandbox::GroupFiles& files, pid_t host, bool own_group) {
     const std::string name = "sandbox.nested";
-    if (own_group) {
-        return {name, Health::fine, groups.reason, ""};
+    if (::geteuid() == 0) {
+        return {name, Health::weaker, "root can't tell", "ask as the host's user"};
     }
-    const std::string root = sandbox::groups_mount(
-        process::read_file("/proc/self/mountinfo", kMountsBytesMax).value_or(""));
-    const std::string own = sysctl("/proc/self/cgroup");
-    const auto safe = root.empty() ? sandbox::check_nested(own) : sandbox::check_nested(own, root);
-    if (safe) {
-        return {name, Health::fine, "no group can be written", ""};
+    const std::string danger = sandbox::nested_danger_of(files, host, own_group);
+    if (!danger.empty()) {
+        return {name, Health::refuses, danger, sandbox::kNestedRemedy};
     }
-    return {name, Health::refuses, safe.error().text, "switch it off, or " + groups.remedy};
+    // An operator's shell stays in the operator's own groups.
+    const std::string in_shell = sandbox::nested_danger_of(files, ::getpid(), false);
+    return {name,
+            Health::fine,
+            "a session can write no control group but its own" +
+                (in_shell.empty() ? "" : "; mosaic sandbox shell goes without it: " + in_shell),
+            ""};
 }
 
 // The levels that don't depend on the instance. Control groups are the running host's; without one,
@@ -326,7 +329,8 @@ void check_hardening(const config::SystemConfig& system, pid_t host, Findings& o
         groups.reason += " (of a host started from here; none runs)";
     }
     if (system.sandbox.nested) {
-        out.push_back(nested_sandboxes(groups, delegation.has_value()));
+        out.push_back(
+            nested_sandboxes(files, host != 0 ? host : ::getpid(), delegation.has_value()));
     }
     sandbox::HardeningFacts facts;
     facts.nested = system.sandbox.nested;

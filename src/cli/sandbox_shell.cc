@@ -20,6 +20,8 @@
 #include "process/pidfd.h"
 #include "process/spawn.h"
 #include "sandbox/binds.h"
+#include "sandbox/control_groups.h"
+#include "sandbox/hardening.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/worktree.h"
 #include "wire/codes.h"
@@ -60,6 +62,17 @@ Result<std::string> data_root_of(const Machine& machine) {
         return fail(Code::unsafe, "the data root " + *real + " lies under /tmp");
     }
     return real;
+}
+
+// The shell stays in the operator's own control groups, where what runs in it could do harm.
+bool may_nest(bool wanted) {
+    sandbox::GroupFiles files;
+    const std::string danger =
+        wanted ? sandbox::nested_danger_of(files, ::getpid(), false) : std::string();
+    if (!danger.empty()) {
+        complain("without sandbox.nested, which a session has: " + danger);
+    }
+    return wanted && danger.empty();
 }
 
 // What an instance's module has at /run/mosaic.
@@ -127,8 +140,9 @@ class Shell {
 
     Result<process::Spawned> start(const WouldBeRun& would_be, const Pty& pty) {
         const config::SandboxOptions& wanted = machine_.system.sandbox;
+        const bool nested = may_nest(wanted.nested);
         MOSAIC_TRY_ASSIGN(const std::string program,
-                          sandbox::seccomp_program(sandbox::session_filter(wanted.nested)));
+                          sandbox::seccomp_program(sandbox::session_filter(nested)));
         MOSAIC_TRY_ASSIGN(const UniqueFd filter, sandbox::program_file(program));
         MOSAIC_TRY_ASSIGN(const UniqueFd seccomp, sandbox::open_program(filter.get()));
         int ends[2] = {-1, -1};
@@ -141,7 +155,7 @@ class Shell {
         options.bwrap = wanted.bwrap;
         options.directory = scratch_.run_dir();
         options.network_none = instance_.network == config::Network::none;
-        options.nested = wanted.nested;
+        options.nested = nested;
         options.seccomp_fd = sandbox::kSeccompFd;
         process::SpawnSpec spec;
         spec.path = wanted.bwrap;

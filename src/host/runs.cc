@@ -14,7 +14,7 @@
 #include "wire/limits.h"
 
 // The pool, the queue for set-up, and what doesn't touch processes. run_processes.cc has the rest
-// of the effects.
+// of the effects, run_groups.cc the end of control groups.
 
 namespace mosaic::host {
 
@@ -26,9 +26,6 @@ using launch::Phase;
 namespace {
 
 constexpr Duration kTermAgain = seconds(1);
-// A group is empty when its last process is reaped, which a SIGKILL only begins.
-constexpr Duration kGroupAgain = milliseconds(100);
-constexpr int kGroupTriesMax = 100;
 
 // A run that somebody asked for. A warm seat holds nothing yet.
 bool counts(const RunSlot& s) {
@@ -490,52 +487,6 @@ void Runs::on_term_timer(uint32_t index, uint32_t generation) {
     s.term_timer = false;
     if (s.state.phase == Phase::stopping) {
         send_term(index);
-    }
-}
-
-void Runs::drop_group(RunSlot& s) {
-    if (std::exchange(s.has_group, false)) {
-        remove_group(s.run);
-    }
-}
-
-void Runs::remove_group(const std::string& run) {
-    if (parts_.groups.remove(run)) {
-        return;
-    }
-    groups_left_.push_back({run});
-    if (!std::exchange(group_timer_, true)) {
-        parts_.loop.set_timer(TimerKind::group_retry, 0, 0, kGroupAgain);
-    }
-}
-
-void Runs::on_group_timer() {
-    group_timer_ = false;
-    std::vector<GroupLeft> left = std::exchange(groups_left_, {});
-    for (GroupLeft& group : left) {
-        parts_.groups.kill(group.run);
-        if (parts_.groups.remove(group.run)) {
-            continue;
-        }
-        if (++group.tries == kGroupTriesMax) {
-            log_line("the control group of run " + group.run +
-                     " can't be removed; the next host tries again");
-            continue;
-        }
-        groups_left_.push_back(std::move(group));
-    }
-    if (!groups_left_.empty()) {
-        group_timer_ = true;
-        parts_.loop.set_timer(TimerKind::group_retry, 0, 0, kGroupAgain);
-    }
-}
-
-void Runs::sweep_groups(const std::vector<std::string>& runs) {
-    for (const std::string& run : parts_.groups.runs()) {
-        if (std::find(runs.begin(), runs.end(), run) != runs.end()) {
-            parts_.groups.kill(run);
-            remove_group(run);
-        }
     }
 }
 

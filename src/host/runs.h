@@ -207,11 +207,18 @@ class Runs {
     bool sandbox_doubt_ = false;
     bool went_live_ = false;
 
-    // Groups that something was still in when they should have gone.
+    // Groups that aren't removed yet.
     struct GroupLeft {
         std::string run;
+        sandbox::GroupWalk walk{};
+        Instant due{};
+        bool held = false;
         int tries = 0;
     };
+
+    // True: it is no longer to be thought of.
+    [[nodiscard]] bool try_group(GroupLeft& group, int& steps);
+    void arm_group_timer();
 
     std::vector<GroupLeft> groups_left_;
     bool group_timer_ = false;

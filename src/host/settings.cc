@@ -16,9 +16,6 @@
 namespace mosaic::host {
 namespace {
 
-constexpr uint64_t kCgroupBytesMax = uint64_t{64} * 1024;
-constexpr uint64_t kMountsBytesMax = uint64_t{4} * 1024 * 1024;
-
 Result<std::string> find_beside(const std::string& directory, const std::string& name) {
     const std::string here = directory + "/" + name;
     const std::string apart = directory + "/../libexec/mosaic/" + name;
@@ -201,16 +198,15 @@ void take_groups(Settings& settings) {
 }
 
 Result<void> check_nested(const Settings& settings) {
-    // In a group of its own a session can kill itself.
-    if (!settings.system.sandbox.nested || settings.groups->on()) {
+    if (!settings.system.sandbox.nested) {
         return {};
     }
-    MOSAIC_TRY_ASSIGN(const std::string groups,
-                      process::read_file("/proc/self/cgroup", kCgroupBytesMax));
-    MOSAIC_TRY_ASSIGN(const std::string mounts,
-                      process::read_file("/proc/self/mountinfo", kMountsBytesMax));
-    const std::string root = sandbox::groups_mount(mounts);
-    return root.empty() ? sandbox::check_nested(groups) : sandbox::check_nested(groups, root);
+    sandbox::GroupFiles files;
+    const std::string danger = sandbox::nested_danger_of(files, ::getpid(), settings.groups->on());
+    if (!danger.empty()) {
+        return fail(Code::unsafe, "sandbox.nested: " + danger + "; " + sandbox::kNestedRemedy);
+    }
+    return {};
 }
 
 Result<void> check_broker_config(const Settings& settings) {

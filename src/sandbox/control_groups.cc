@@ -19,13 +19,19 @@
 namespace mosaic::sandbox {
 namespace {
 
-constexpr uint64_t kFileBytesMax = uint64_t{1024} * 1024;
+constexpr uint64_t kFileBytesMax = uint64_t{4} * 1024 * 1024;
 constexpr const char* kHostGroup = "host";
 // What bwrap needs of its run's processes: itself, and the child that becomes the runner before the
 // runner's own limit counts it.
 constexpr int64_t kProcessesOfBwrap = 8;
-// Steps of one removal; a session that may nest can make groups without end.
-constexpr int kRemovalStepsMax = 1000;
+// Where its processes are, below the group that limits them.
+constexpr const char* kSessionGroup = "session";
+// Groups that a session that may nest can make in its own, and how deep. They are the kernel's
+// memory, which nobody is charged for.
+constexpr int kGroupsMax = 256;
+constexpr int kGroupDepthMax = 16;
+// Of one getdents64(2): a group has some sixty files among which its groups lie.
+constexpr size_t kEntriesBytes = 4096;
 
 std::string_view next_line(std::string_view& text) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -66,18 +72,65 @@ std::string unescaped(std::string_view text) {
 struct GroupsMount {
     std::string root;  // which group is mounted
     std::string at;
+    std::string options;  // of the hierarchy: "rw,freezer"; empty for version 2
 };
 
-// "36 25 0:32 ROOT AT rw,relatime shared:9 - cgroup2 cgroup2 rw"
-GroupsMount find_mount(std::string_view mounts) {
+// "36 25 0:32 ROOT AT rw,relatime shared:9 - cgroup2 cgroup2 rw", each mount of either version.
+std::vector<GroupsMount> all_mounts(std::string_view mounts) {
+    std::vector<GroupsMount> out;
     while (!mounts.empty()) {
         const std::vector<std::string_view> words = words_of(next_line(mounts));
         const auto dash = std::find(words.begin(), words.end(), "-");
-        if (words.size() > 5 && words.end() - dash > 1 && *(dash + 1) == "cgroup2") {
-            return {unescaped(words[3]), unescaped(words[4])};
+        if (words.size() <= 5 || words.end() - dash <= 1) {
+            continue;
+        }
+        const std::string_view type = *(dash + 1);
+        if (type == "cgroup2") {
+            out.push_back({unescaped(words[3]), unescaped(words[4]), ""});
+        } else if (type == "cgroup" && words.end() - dash > 3) {
+            out.push_back({unescaped(words[3]), unescaped(words[4]), std::string(*(dash + 3))});
+        }
+    }
+    return out;
+}
+
+GroupsMount find_mount(std::string_view mounts) {
+    for (GroupsMount& mount : all_mounts(mounts)) {
+        if (mount.options.empty()) {
+            return std::move(mount);
         }
     }
     return {};
+}
+
+// Whether all of "cpu,cpuacct" stand in "rw,cpu,cpuacct".
+bool has_all(std::string_view options, std::string_view wanted) {
+    const std::string all = "," + std::string(options) + ",";
+    while (!wanted.empty()) {
+        const size_t end = std::min(wanted.find(','), wanted.size());
+        if (all.find("," + std::string(wanted.substr(0, end)) + ",") == std::string::npos) {
+            return false;
+        }
+        wanted.remove_prefix(std::min(end + 1, wanted.size()));
+    }
+    return true;
+}
+
+// Where a mount shows a group; empty: it doesn't. A mount of one group shows what lies below that
+// group; "/.." leads out of what we may see.
+std::string seen_through(const GroupsMount& mount, std::string_view group) {
+    if (mount.root != "/") {
+        const bool below = group.starts_with(mount.root) &&
+                           (group.size() == mount.root.size() || group[mount.root.size()] == '/');
+        if (!below) {
+            return "";
+        }
+        group.remove_prefix(mount.root.size());
+    }
+    if ((std::string(group) + "/").find("/../") != std::string::npos) {
+        return "";
+    }
+    return group.empty() || group == "/" ? mount.at : mount.at + std::string(group);
 }
 
 // Of "0::/path", the line of cgroup2; the others are of the older kind.
@@ -126,6 +179,24 @@ std::string limit_text(int64_t value) {
     return value > 0 ? std::to_string(value) : "max";
 }
 
+// The directories in a directory, or all else; sorted.
+Result<std::vector<std::string>> names_in(const std::string& path, bool directories) {
+    DIR* directory = ::opendir(path.c_str());
+    if (directory == nullptr) {
+        return fail_sys(errno, path);
+    }
+    std::vector<std::string> out;
+    while (const dirent* entry = ::readdir(directory)) {
+        std::string name = static_cast<const char*>(entry->d_name);
+        if ((entry->d_type == DT_DIR) == directories && name != "." && name != "..") {
+            out.push_back(std::move(name));
+        }
+    }
+    ::closedir(directory);
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
 }  // namespace
 
 // ---- files ----
@@ -157,6 +228,10 @@ bool GroupFiles::may_write(const std::string& path) {
     return ::access(path.c_str(), W_OK) == 0;
 }
 
+bool GroupFiles::has_right_to_write(const std::string& path) {
+    return ::access(path.c_str(), W_OK) == 0 || errno == EROFS;
+}
+
 bool GroupFiles::is_marked(const std::string& path) {
     char value = 0;
     return ::getxattr(path.c_str(), "user.delegate", &value, 1) == 1 && value == '1';
@@ -177,27 +252,56 @@ Result<void> GroupFiles::remove(const std::string& path) {
 }
 
 std::vector<std::string> GroupFiles::directories(const std::string& path) {
-    std::vector<std::string> out;
-    DIR* directory = ::opendir(path.c_str());
-    if (directory == nullptr) {
-        return out;
+    return names_in(path, true).value_or(std::vector<std::string>());
+}
+
+Result<std::vector<std::string>> GroupFiles::files(const std::string& path) {
+    return names_in(path, false);
+}
+
+Result<UniqueFd> GroupFiles::open_below(int directory, const std::string& name) {
+    // Its user may have taken the rights from itself. No group is a link.
+    ignore(::fchmodat(directory, name.c_str(), 0755, 0), "opening it says what is wrong");
+    UniqueFd below(
+        ::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!below.valid()) {
+        return fail_sys(errno, name);
     }
-    while (const dirent* entry = ::readdir(directory)) {
-        std::string name = static_cast<const char*>(entry->d_name);
-        if (entry->d_type == DT_DIR && name != "." && name != "..") {
-            out.push_back(std::move(name));
+    return below;
+}
+
+Result<void> GroupFiles::remove_below(int directory, const std::string& name) {
+    if (::unlinkat(directory, name.c_str(), AT_REMOVEDIR) != 0) {
+        return fail_sys(errno, name);
+    }
+    return {};
+}
+
+Result<std::string> GroupFiles::any_directory(int directory) {
+    if (::lseek(directory, 0, SEEK_SET) != 0) {
+        return fail_sys(errno, "lseek");
+    }
+    alignas(dirent64) std::array<char, kEntriesBytes> buffer{};
+    while (true) {
+        const ssize_t size = ::getdents64(directory, buffer.data(), buffer.size());
+        if (size < 0) {
+            return fail_sys(errno, "getdents64");
+        }
+        if (size == 0) {
+            return std::string();
+        }
+        for (ssize_t at = 0; at < size;) {
+            const auto* entry = reinterpret_cast<const dirent64*>(buffer.data() + at);
+            const std::string_view name = static_cast<const char*>(entry->d_name);
+            if (entry->d_type == DT_DIR && name != "." && name != "..") {
+                return std::string(name);
+            }
+            at += entry->d_reclen;
         }
     }
-    ::closedir(directory);
-    std::sort(out.begin(), out.end());
-    return out;
 }
 
 // ---- what is delegated ----
-
-std::string groups_mount(std::string_view mounts) {
-    return find_mount(mounts).at;
-}
 
 Result<std::string> group_directory(std::string_view own, std::string_view mounts) {
     const GroupsMount mount = find_mount(mounts);
@@ -208,19 +312,57 @@ Result<std::string> group_directory(std::string_view own, std::string_view mount
     if (group.empty()) {
         return fail(Code::missing, "it is in no control group of version 2");
     }
-    // A mount of one group shows what lies below that group; "/.." leads out of what we may see.
-    if (mount.root != "/") {
-        const bool below = group.starts_with(mount.root) &&
-                           (group.size() == mount.root.size() || group[mount.root.size()] == '/');
-        if (!below) {
-            return fail(Code::missing, "its control group isn't below " + mount.at);
-        }
-        group.remove_prefix(mount.root.size());
-    }
-    if ((std::string(group) + "/").find("/../") != std::string::npos) {
+    std::string directory = seen_through(mount, group);
+    if (directory.empty()) {
         return fail(Code::missing, "its control group isn't below " + mount.at);
     }
-    return group == "/" ? mount.at : mount.at + std::string(group);
+    return directory;
+}
+
+std::vector<ProcessGroup> process_groups(std::string_view own, std::string_view mounts) {
+    const std::vector<GroupsMount> all = all_mounts(mounts);
+    std::vector<ProcessGroup> out;
+    while (!own.empty()) {
+        // "4:memory:/path"; a path may have colons.
+        const std::string_view line = next_line(own);
+        const size_t first = line.find(':');
+        const size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
+        if (second == std::string_view::npos) {
+            continue;
+        }
+        ProcessGroup group;
+        group.hierarchy = line.substr(first + 1, second - first - 1);
+        group.group = line.substr(second + 1);
+        for (const GroupsMount& mount : all) {
+            const bool same = group.hierarchy.empty() ? mount.options.empty()
+                                                      : !mount.options.empty() &&
+                                                            has_all(mount.options, group.hierarchy);
+            if (same && group.directory.empty()) {
+                group.directory = seen_through(mount, group.group);
+            }
+        }
+        out.push_back(std::move(group));
+    }
+    return out;
+}
+
+Result<std::vector<ProcessGroup>> process_groups_of(GroupFiles& files, pid_t process) {
+    MOSAIC_TRY_ASSIGN(const std::string mounts, files.read("/proc/self/mountinfo"));
+    MOSAIC_TRY_ASSIGN(const std::string own,
+                      files.read("/proc/" + std::to_string(process) + "/cgroup"));
+    return process_groups(own, mounts);
+}
+
+Result<std::string> find_writable(GroupFiles& files, const std::string& directory) {
+    MOSAIC_TRY_ASSIGN(const std::vector<std::string> names, files.files(directory));
+    for (const std::string& name : names) {
+        // Anybody may wait for events, and systemd gives a unit's user its memory.pressure.
+        const bool harmless = name == "cgroup.event_control" || name.ends_with(".pressure");
+        if (!harmless && files.has_right_to_write(directory + "/" + name)) {
+            return directory + "/" + name;
+        }
+    }
+    return files.has_right_to_write(directory) ? directory : std::string();
 }
 
 Result<Delegation> find_delegation(GroupFiles& files, const std::string& directory, pid_t host) {
@@ -294,6 +436,57 @@ GroupLevel group_level(const Result<Delegation>& delegation, const GroupLimits& 
     return {true, what, ""};
 }
 
+// ---- a removal ----
+
+Removal GroupWalk::stop(Removal how) {
+    at_.reset();
+    depth_ = 0;
+    removed_ = false;
+    return how;
+}
+
+// Depth first. Groups can't be moved, so that ".." is where it came from.
+Removal GroupWalk::go_on(GroupFiles& files, const std::string& group, int& steps) {
+    if (!at_.valid()) {
+        auto top = files.open_directory(group);
+        if (!top) {
+            return stop(top.error().sys == ENOENT ? Removal::gone : Removal::held);
+        }
+        at_ = std::move(*top);
+    }
+    while (steps > 0) {
+        --steps;
+        const auto below = files.any_directory(at_.get());
+        if (!below) {
+            return stop(Removal::held);
+        }
+        if (below->empty() && depth_ == 0) {
+            const auto removed = files.remove(group);
+            return stop(removed || removed.error().sys == ENOENT ? Removal::gone : Removal::held);
+        }
+        // It was busy, and not for groups in it.
+        if (below->empty() && !removed_) {
+            return stop(Removal::held);
+        }
+        const std::string next = below->empty() ? ".." : *below;
+        if (!below->empty()) {
+            const auto removed = files.remove_below(at_.get(), next);
+            if (removed || removed.error().sys == ENOENT) {
+                removed_ = true;
+                continue;
+            }
+        }
+        auto to = files.open_below(at_.get(), next);
+        if (!to) {
+            return stop(Removal::held);
+        }
+        at_ = std::move(*to);
+        removed_ = false;
+        depth_ = below->empty() ? depth_ - 1 : depth_ + 1;
+    }
+    return Removal::under_way;
+}
+
 // ---- the groups of a host ----
 
 RunGroups::RunGroups() : delegation_(fail(Code::missing, "none was looked for")) {}
@@ -353,16 +546,23 @@ Result<void> RunGroups::set_limits(const std::string& group, const GroupLimits& 
         MOSAIC_TRY(files_->write(group + "/pids.max",
                                  std::to_string(limits.processes + kProcessesOfBwrap)));
     }
+    // Each counts the session's own group too.
+    MOSAIC_TRY(files_->write(group + "/cgroup.max.descendants", std::to_string(kGroupsMax + 1)));
+    MOSAIC_TRY(files_->write(group + "/cgroup.max.depth", std::to_string(kGroupDepthMax + 1)));
     return {};
 }
 
 Result<UniqueFd> RunGroups::make(const std::string& run, const GroupLimits& limits) {
     const std::string group = path_of(run);
     MOSAIC_TRY(files_->make(group));
-    auto ready = set_limits(group, limits);
-    auto directory = ready ? files_->open_directory(group)
-                           : Result<UniqueFd>(tl::unexpected<Error>(std::move(ready.error())));
+    const std::string session = group + "/" + kSessionGroup;
+    auto directory = [&]() -> Result<UniqueFd> {
+        MOSAIC_TRY(set_limits(group, limits));
+        MOSAIC_TRY(files_->make(session));
+        return files_->open_directory(session);
+    }();
     if (!directory) {
+        ignore(files_->remove(session), "the error says what failed");
         ignore(files_->remove(group), "the error says what failed");
     }
     return directory;
@@ -375,29 +575,8 @@ void RunGroups::kill(const std::string& run) {
     }
 }
 
-bool RunGroups::remove(const std::string& run) {
-    if (!on()) {
-        return true;
-    }
-    const std::string group = path_of(run);
-    std::string at = group;
-    for (int i = 0; i < kRemovalStepsMax; ++i) {
-        const auto removed = files_->remove(at);
-        const bool gone = removed || removed.error().sys == ENOENT;
-        if (gone && at == group) {
-            return true;
-        }
-        if (gone) {
-            at = parent_of(at);
-            continue;
-        }
-        const std::vector<std::string> below = files_->directories(at);
-        if (below.empty()) {
-            return false;
-        }
-        at += "/" + below.front();
-    }
-    return false;
+Removal RunGroups::remove(const std::string& run, GroupWalk& walk, int& steps) {
+    return on() ? walk.go_on(*files_, path_of(run), steps) : Removal::gone;
 }
 
 int64_t RunGroups::out_of_memory_kills(const std::string& run) {

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include "base/utf8.h"
+
 namespace mosaic::sandbox {
 namespace {
 
@@ -78,28 +80,32 @@ std::vector<Level> hardening(const HardeningFacts& facts) {
     };
 }
 
-Result<void> check_nested(std::string_view own_groups, const std::string& root) {
-    // "0::/path", the line of cgroup2; others are of the older kind, which namespaces can't mount.
-    constexpr std::string_view kUnified = "0::";
-    size_t at = 0;
-    while (at < own_groups.size() && !own_groups.substr(at).starts_with(kUnified)) {
-        const size_t end = own_groups.find('\n', at);
-        at = end == std::string_view::npos ? own_groups.size() : end + 1;
-    }
-    if (at >= own_groups.size()) {
-        return {};
-    }
-    at += kUnified.size();
-    const std::string group(own_groups.substr(at, own_groups.find('\n', at) - at));
-    for (const char* name : {"/cgroup.kill", "/cgroup.procs"}) {
-        const std::string path = root + group + name;
-        if (::access(path.c_str(), W_OK) == 0) {
-            return fail(Code::unsafe,
-                        "sandbox.nested: a session could write " + path +
-                            " from a namespace of its own, and so kill the host");
+std::string nested_danger(GroupFiles& files, const std::vector<ProcessGroup>& groups, bool apart) {
+    for (const ProcessGroup& group : groups) {
+        if (group.hierarchy.empty() && apart) {
+            continue;
+        }
+        const auto writable =
+            group.directory.empty()
+                ? Result<std::string>(fail(Code::missing, "it is mounted nowhere here"))
+                : find_writable(files, group.directory);
+        if (!writable) {
+            const std::string of = group.hierarchy.empty() ? "" : " of " + group.hierarchy;
+            return "nobody can tell what a session could write of the control group " +
+                   escape_path(group.group) + of + ": " + writable.error().text;
+        }
+        if (!writable->empty()) {
+            return "a session could write " + escape_path(*writable) +
+                   " from a namespace of its own, and so harm all in that control group";
         }
     }
-    return {};
+    return "";
+}
+
+std::string nested_danger_of(GroupFiles& files, pid_t process, bool apart) {
+    const auto groups = process_groups_of(files, process);
+    return groups ? nested_danger(files, *groups, apart)
+                  : "nobody can tell which control groups there are: " + groups.error().text;
 }
 
 int landlock_abi() {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,12 +34,21 @@ struct HardeningFacts {
 // Pure. The names and their order stay the same whatever is on.
 [[nodiscard]] std::vector<Level> hardening(const HardeningFacts& facts);
 
-// Whether sandbox.nested would let a session kill a host whose runs have no control group of their
-// own: a nested namespace can mount the group that the session shares with the host, and may write
-// there what their user may. Code::unsafe says so. `own_groups` is the content of
-// /proc/self/cgroup; `root` is where cgroup2 is mounted.
-[[nodiscard]] Result<void> check_nested(std::string_view own_groups,
-                                        const std::string& root = "/sys/fs/cgroup");
+// Why sandbox.nested would let a session do harm from its own control groups; empty: it wouldn't. A
+// nested namespace can mount each group that the session shares with the process that starts it, of
+// either version, and may write there what their user may: kill it, freeze it, take its memory.
+// `groups` are that process's; `apart`: sessions have a group of version 2 of their own.
+[[nodiscard]] std::string nested_danger(GroupFiles& files,
+                                        const std::vector<ProcessGroup>& groups,
+                                        bool apart);
+
+// The same of a process by its number.
+[[nodiscard]] std::string nested_danger_of(GroupFiles& files, pid_t process, bool apart);
+
+// What to do about it.
+constexpr const char* kNestedRemedy =
+    "switch sandbox.nested off, or run the host as a unit with Delegate=yes (mosaic service "
+    "install writes one) where no control group of version 1 belongs to its user";
 
 // What this kernel knows of Landlock; 0: nothing, or it is switched off.
 [[nodiscard]] int landlock_abi();

@@ -4,6 +4,7 @@
 // What is limited depends on the controllers there; the tests say what they leave out.
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -62,13 +63,12 @@ class Group {
     std::string path;
 };
 
-// "0::/…/NAME" of a process: NAME.
-std::string group_of(pid_t pid) {
+// "0::/…/NAME" of a process: whether it is that NAME.
+bool is_in(pid_t pid, const std::string& name) {
     const std::string all = read_text("/proc/" + std::to_string(pid) + "/cgroup");
     const size_t at = all.find("0::");
     REQUIRE(at != std::string::npos);
-    const std::string line = all.substr(at, all.find('\n', at) - at);
-    return line.substr(line.rfind('/') + 1);
+    return all.substr(at, all.find('\n', at) - at).ends_with("/" + name);
 }
 
 json::Value level_of(const World& world, const std::string& run, std::string_view name) {
@@ -112,14 +112,14 @@ TEST_CASE("each run has a control group from its start to its end") {
     limits.set("processes", 300);
     world.system.set("limits", std::move(limits));
     start_in(world, group.path);
-    CHECK(group_of(world.host().pid()) == "host");
-    CHECK(group_of(world.broker_pid()) == "host");
+    CHECK(is_in(world.host().pid(), "host"));
+    CHECK(is_in(world.broker_pid(), "host"));
     const std::string run = text(world.launch("coder"), "run");
     const std::string other = text(world.launch("reviewer"), "run");
     const auto entry = world.session(run);
     REQUIRE(entry.has_value());
-    CHECK(group_of(outer_pid(*entry)) == run);
-    CHECK(group_of(runner_pid(*entry)) == run);
+    CHECK(is_in(outer_pid(*entry), run + "/session"));
+    CHECK(is_in(runner_pid(*entry), run + "/session"));
     // Its namespace begins there: it was inside before bwrap made one.
     CHECK(trim(world.ask("coder", "sed -n 's/^0:://p' /proc/self/cgroup")) == "/");
     CHECK_CONTAINS(world.host_log(), "a control group for each run: ");
@@ -213,7 +213,7 @@ TEST_CASE("sandboxes inside a session see their own control group alone") {
                          "mount -t cgroup2 none /tmp && ls -d /tmp/host /tmp/r* 2>/dev/null; "
                          "grep -c ^0 /tmp/cgroup.procs; mkdir /tmp/a /tmp/a/b && echo made'")) ==
           "1\nmade");
-    CHECK(exists(group.of(run) + "/a/b"));
+    CHECK(exists(group.of(run) + "/session/a/b"));
     CHECK(world
               .mosaic({"send",
                        "coder",
@@ -226,6 +226,114 @@ TEST_CASE("sandboxes inside a session see their own control group alone") {
     world.launch("reviewer");
     CHECK(trim(world.ask("reviewer", "echo alive")) == "alive");
     world.stop();
+}
+
+TEST_CASE("groups that a session makes in its own are bounded and go with it") {
+    const Group group;
+    if (group.path.empty()) {
+        return;
+    }
+    World world;
+    world.system.set("sandbox", object({{"nested", true}}));
+    start_in(world, group.path);
+    const std::string run = text(world.launch("coder"), "run");
+    // What it may write where its namespace begins is below its limits.
+    const std::string name(250, 'd');
+    CHECK(trim(world.ask("coder",
+                         "unshare --user --map-root-user --mount --cgroup sh -c '"
+                         "wide() { n=0; while mkdir /tmp/g$n 2>/dev/null; do n=$((n + 1)); done; "
+                         "echo $n; }; "
+                         "mount -t cgroup2 none /tmp && cd /tmp && "
+                         "echo max >cgroup.max.descendants; echo max >cgroup.max.depth; "
+                         "wide; rmdir g*; n=0; while mkdir " +
+                             name + " 2>/dev/null && cd " + name +
+                             "; do n=$((n + 1)); done; echo $n; wide'")) == "256\n16\n240");
+    world.stop_run(run);
+    CHECK(Group::gone(group.of(run)));
+
+    // What an earlier host left has whatever bounds; those here are past all paths.
+    const std::string left = text(world.launch("coder"), "run");
+    world.kill();
+    write_text(group.of(left) + "/cgroup.max.descendants", "max");
+    write_text(group.of(left) + "/cgroup.max.depth", "max");
+    for (int i = 0; i < 2000; ++i) {
+        REQUIRE(::mkdir((group.of(left) + "/session/g" + std::to_string(i)).c_str(), 0755) == 0);
+    }
+    UniqueFd at(::open((group.of(left) + "/session").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (int i = 0; i < 40; ++i) {
+        REQUIRE(::mkdirat(at.get(), name.c_str(), 0755) == 0);
+        at.reset(::openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        REQUIRE(at.valid());
+    }
+    at.reset();
+    start_in(world, group.path + "/host");
+    world.launch("reviewer");
+    CHECK(trim(world.ask("reviewer", "echo works")) == "works");
+    CHECK(Group::gone(group.of(left)));
+    CHECK_FALSE(contains(world.host_log(), "can't be removed"));
+    world.stop();
+}
+
+TEST_CASE("an operator's shell can't write the operator's own control group") {
+    const Group group;
+    if (group.path.empty()) {
+        return;
+    }
+    World world;
+    world.system.set("sandbox", object({{"nested", true}}));
+    start_in(world, group.path);
+    const Group mine;
+    const Finished shell =
+        run({"/bin/sh",
+             "-c",
+             "echo $$ >'" + mine.path +
+                 "/cgroup.procs' || exit 9; printf '%s\\n' 'unshare -U true || echo "
+                 "\"nested=$(echo refused)\"' 'exit 7' | \"$@\"",
+             "sh",
+             world.prefix() + "/bin/mosaic",
+             "sandbox",
+             "shell",
+             "coder",
+             "--config",
+             world.system_file,
+             "--business",
+             "acme",
+             "--data",
+             world.data},
+            world.environment());
+    CHECK(shell.exit.code == 7);
+    CHECK_CONTAINS(shell.err, "without sandbox.nested");
+    CHECK_CONTAINS(shell.err, "a session could write " + mine.path);
+    CHECK_CONTAINS(shell.out, "nested=refused");
+    // Sessions have it.
+    world.launch("coder");
+    CHECK(trim(world.ask("coder", "unshare -U true && echo nested")) == "nested");
+    world.stop();
+}
+
+TEST_CASE("sandbox.nested is refused where a control group of version 1 is the user's") {
+    const char* given = std::getenv("MOSAIC_E2E_OLDER_GROUP");
+    if (given == nullptr || *given == '\0') {
+        MESSAGE("skipped: no control group of version 1 is the user's (MOSAIC_E2E_OLDER_GROUP)");
+        return;
+    }
+    const std::string group = given;
+    // Where the machine has mounted it.
+    const std::string danger = "/" + group.substr(group.rfind('/') + 1) + "/cgroup.clone_children ";
+    World world;
+    start_in(world, group);
+    world.system.set("sandbox", object({{"nested", true}}));
+    world.write_config();
+    const Finished reload = world.mosaic({"reload"});
+    CHECK(reload.exit.code != 0);
+    CHECK_CONTAINS(reload.err, danger);
+    const Finished doctor = world.mosaic({"doctor", "--business", world.business_file});
+    CHECK(doctor.exit.code == 3);
+    CHECK_CONTAINS(doctor.out, danger);
+    CHECK_CONTAINS(doctor.out, "switch sandbox.nested off");
+    world.stop();
+    CHECK(world.start_fails().code == 3);
+    CHECK_CONTAINS(world.host_log(), danger + "from a namespace of its own");
 }
 
 TEST_CASE("a session that uses up its memory leaves the others working") {

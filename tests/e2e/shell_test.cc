@@ -147,6 +147,18 @@ TEST_CASE("a shell in a sandbox ends with its input whenever that ends") {
     CHECK_CONTAINS(half.out, "half=line\r\n");
 }
 
+TEST_CASE("a shell in a sandbox may nest sandboxes or says why not") {
+    World world;
+    world.system.set("sandbox", object({{"nested", true}}));
+    world.write_config();
+    world.start();
+    const Finished shell =
+        in_shell(world, "unshare -U true && echo \"nested=$(echo works)\"\nexit 3\n");
+    CHECK(shell.exit.code == 3);
+    const bool without = contains(shell.err, "without sandbox.nested");
+    CHECK(contains(shell.out, "nested=works") == !without);
+}
+
 TEST_CASE("a shell in a sandbox is refused where a launch would be") {
     World world;
     world.start();

@@ -7,9 +7,11 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -30,6 +32,16 @@ constexpr const char* kRun = "r0123456789ab";
 constexpr const char* kOther = "rba9876543210";
 constexpr pid_t kHost = 4711;
 constexpr GroupLimits kLimits{.memory_bytes = int64_t{64} << 20, .processes = 100};
+
+constexpr std::array kFiles = {"cgroup.procs",
+                               "cgroup.subtree_control",
+                               "cgroup.kill",
+                               "cgroup.max.depth",
+                               "cgroup.max.descendants",
+                               "memory.max",
+                               "memory.swap.max",
+                               "memory.events",
+                               "pids.max"};
 
 // What the kernel would do, in a plain directory.
 class StandIn : public GroupFiles {
@@ -73,15 +85,39 @@ class StandIn : public GroupFiles {
         return {};
     }
 
+    Result<void> remove_below(int directory, const std::string& name) override {
+        ++steps;
+        const UniqueFd group(::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        if (!group.valid()) {
+            return fail_sys(errno, name);
+        }
+
+        struct stat processes {};
+
+        const bool populated =
+            ::fstatat(group.get(), "cgroup.procs", &processes, 0) == 0 && processes.st_size > 0;
+        const auto below = any_directory(group.get());
+        if (populated || !below || !below->empty()) {
+            return fail_sys(EBUSY, name);
+        }
+        for (const char* file : kFiles) {
+            ::unlinkat(group.get(), file, 0);
+        }
+        return GroupFiles::remove_below(directory, name);
+    }
+
+    Result<UniqueFd> open_below(int directory, const std::string& name) override {
+        ++steps;
+        return GroupFiles::open_below(directory, name);
+    }
+
+    bool has_right_to_write(const std::string& path) override {
+        return ours.count(path.substr(root_.size())) > 0;
+    }
+
     // The files of a group.
     void add_files(const std::string& path) const {
-        for (const char* name : {"cgroup.procs",
-                                 "cgroup.subtree_control",
-                                 "cgroup.kill",
-                                 "memory.max",
-                                 "memory.swap.max",
-                                 "memory.events",
-                                 "pids.max"}) {
+        for (const char* name : kFiles) {
             std::ofstream(path + "/" + name).flush();
         }
         if (!swap) {
@@ -99,6 +135,8 @@ class StandIn : public GroupFiles {
 
     std::vector<std::string> notes;
     std::set<std::string> marked;
+    std::set<std::string> ours;  // what we have the right to write
+    int steps = 0;
     bool swap = true;
 
   private:
@@ -141,6 +179,15 @@ std::string why_not(GroupFiles& files, const std::string& directory) {
     return delegation ? "" : delegation.error().text;
 }
 
+// With as many steps as it wants.
+bool remove(RunGroups& groups, const std::string& run) {
+    GroupWalk walk;
+    int steps = 100'000;
+    const Removal removal = groups.remove(run, walk, steps);
+    CHECK(removal != Removal::under_way);
+    return removal == Removal::gone;
+}
+
 bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
@@ -151,13 +198,11 @@ TEST_CASE("a process's group is found below the mount of cgroup2") {
     const std::string plain =
         "24 30 0:22 / /proc rw,relatime shared:12 - proc proc rw\n"
         "35 25 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
-    CHECK(groups_mount(plain) == "/sys/fs/cgroup");
     CHECK(*group_directory("0::/user.slice/x\n", plain) == "/sys/fs/cgroup/user.slice/x");
     CHECK(*group_directory("4:memory:/y\n0::/x", plain) == "/sys/fs/cgroup/x");
     CHECK(*group_directory("0::/\n", plain) == "/sys/fs/cgroup");
     // Of a container: one group is mounted, at a path with a blank.
     const std::string part = "1 2 0:30 /box /mnt/c\\040g rw master:1 shared:2 - cgroup2 none rw\n";
-    CHECK(groups_mount(part) == "/mnt/c g");
     CHECK(*group_directory("0::/box/host\n", part) == "/mnt/c g/host");
     CHECK(*group_directory("0::/box\n", part) == "/mnt/c g");
     for (const auto& [own, mounts] : std::vector<std::pair<std::string, std::string>>{
@@ -173,6 +218,29 @@ TEST_CASE("a process's group is found below the mount of cgroup2") {
         CAPTURE(mounts);
         CHECK_FALSE(group_directory(own, mounts).has_value());
     }
+}
+
+TEST_CASE("each group of a process is found, of either version") {
+    const std::string mounts =
+        "24 30 0:22 / /proc rw - proc proc rw\n"
+        "31 25 0:31 / /cg/fr rw - cgroup cgroup rw,freezer\n"
+        "32 25 0:32 /other /cg/else rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "33 25 0:32 / /cg/c\\040pu ro - cgroup cgroup rw,cpu,cpuacct\n"
+        "34 25 0:33 / /cg/sd rw - cgroup cgroup rw,xattr,name=systemd\n"
+        "35 25 0:34 /box /cg/two rw - cgroup2 none rw\n";
+    const std::string own =
+        "9:freezer:/a\n8:cpu,cpuacct:/a:b\n7:name=systemd:/\n6:memory:/m\n5:cpu:/c\nnothing\n"
+        "0::/box/x\n";
+    CHECK(process_groups(own, mounts) ==
+          std::vector<ProcessGroup>{{"freezer", "/a", "/cg/fr/a"},
+                                    {"cpu,cpuacct", "/a:b", "/cg/c pu/a:b"},
+                                    {"name=systemd", "/", "/cg/sd"},
+                                    {"memory", "/m", ""},
+                                    {"cpu", "/c", "/cg/c pu/c"},
+                                    {"", "/box/x", "/cg/two/x"}});
+    CHECK(process_groups("0::/elsewhere\n", mounts) ==
+          std::vector<ProcessGroup>{{"", "/elsewhere", ""}});
+    CHECK(process_groups("", mounts).empty());
 }
 
 TEST_CASE("a group is used only when it is ours alone and systemd doesn't want it back") {
@@ -276,7 +344,14 @@ TEST_CASE("a run's group has its limits before anything can be in it") {
     CHECK(f.files.notes == std::vector<std::string>{"make " + group,
                                                     group + "/memory.max=67108864",
                                                     group + "/memory.swap.max=0",
-                                                    group + "/pids.max=108"});
+                                                    group + "/pids.max=108",
+                                                    group + "/cgroup.max.descendants=257",
+                                                    group + "/cgroup.max.depth=17",
+                                                    "make " + group + "/session"});
+    // Its processes are below its limits: where their namespace begins they can write.
+    const std::string own =
+        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(made->get()));
+    CHECK(own == std::filesystem::canonical(f.scratch / ("g/" + std::string(kRun) + "/session")));
     CHECK(::faccessat(made->get(), "cgroup.procs", W_OK, 0) == 0);
     CHECK((::fcntl(made->get(), F_GETFD) & FD_CLOEXEC) != 0);
 }
@@ -290,7 +365,9 @@ TEST_CASE("what isn't limited isn't claimed to be") {
         REQUIRE(groups.make(kRun, limits).has_value());
         std::string notes;
         for (const std::string& note : f.files.notes) {
-            notes += note.substr(note.rfind('/') + 1) + " ";
+            const std::string name = note.substr(note.rfind('/') + 1);
+            const bool always = name.starts_with("cgroup.max.") || name == "session";
+            notes += always ? "" : name + " ";
         }
         const GroupLevel level = groups.level(limits);
         return notes + (level.on ? "on: " : "off: ") +
@@ -312,7 +389,11 @@ TEST_CASE("what isn't limited isn't claimed to be") {
 }
 
 TEST_CASE("a group whose limits can't be set is no group at all") {
-    for (const char* file : {"memory.max", "memory.swap.max", "pids.max"}) {
+    for (const char* file : {"memory.max",
+                             "memory.swap.max",
+                             "pids.max",
+                             "cgroup.max.descendants",
+                             "cgroup.max.depth"}) {
         CAPTURE(file);
         Fixture f;
         RunGroups groups = f.groups();
@@ -341,10 +422,10 @@ TEST_CASE("a group is killed whole and goes when it is empty") {
     groups.kill(kRun);
     CHECK(f.get(std::string("g/") + kRun + "/cgroup.kill") == "1");
     CHECK(f.get(std::string("g/") + kOther + "/cgroup.kill").empty());
-    CHECK_FALSE(groups.remove(kRun));
+    CHECK_FALSE(remove(groups, kRun));
     f.set(std::string("g/") + kRun + "/cgroup.procs", "");
-    CHECK(groups.remove(kRun));
-    CHECK(groups.remove(kRun));  // gone is gone
+    CHECK(remove(groups, kRun));
+    CHECK(remove(groups, kRun));  // gone is gone
     groups.kill(kRun);
     CHECK(groups.runs() == std::vector<std::string>{kOther});
     CHECK(std::filesystem::exists(f.scratch / "g/strange"));
@@ -361,11 +442,58 @@ TEST_CASE("groups that a session made in its own go with it") {
         f.files.add_files(f.scratch / (run + below));
     }
     f.set(run + "/a/c/cgroup.procs", "12\n");
-    CHECK_FALSE(groups.remove(kRun));
+    CHECK_FALSE(remove(groups, kRun));
     f.set(run + "/a/c/cgroup.procs", "");
-    CHECK(groups.remove(kRun));
+    CHECK(remove(groups, kRun));
     CHECK_FALSE(std::filesystem::exists(f.scratch / run));
     CHECK(std::filesystem::exists(f.scratch / "g/host"));
+}
+
+TEST_CASE("a removal takes few steps at a time and few in all, however many groups there are") {
+    constexpr int kWide = 300;
+    constexpr int kAtOnce = 8;
+    Fixture f;
+    RunGroups groups = f.groups();
+    REQUIRE(groups.make(kRun, kLimits).has_value());
+    const std::string session = std::string("g/") + kRun + "/session/";
+    for (int i = 0; i < kWide; ++i) {
+        // Each has one below it, so that none goes at the first try.
+        std::filesystem::create_directories(f.scratch / (session + std::to_string(i) + "/x"));
+    }
+    GroupWalk walk;
+    int calls = 0;
+    f.files.steps = 0;
+    Removal removal = Removal::under_way;
+    while (removal == Removal::under_way && calls < kWide) {
+        const int before = f.files.steps;
+        int steps = kAtOnce;
+        removal = groups.remove(kRun, walk, steps);
+        CHECK(steps == (removal == Removal::under_way ? 0 : steps));
+        CHECK(f.files.steps - before <= 2 * kAtOnce);
+        ++calls;
+    }
+    CHECK(removal == Removal::gone);
+    CHECK(calls > kWide / kAtOnce);
+    CHECK(f.files.steps < 8 * kWide);
+    CHECK_FALSE(std::filesystem::exists(f.scratch / (std::string("g/") + kRun)));
+}
+
+TEST_CASE("groups go whose path is longer than any and whose rights were taken away") {
+    Fixture f;
+    RunGroups groups = f.groups();
+    REQUIRE(groups.make(kRun, kLimits).has_value());
+    const std::string name(250, 'd');
+    UniqueFd at(::open((f.scratch / (std::string("g/") + kRun + "/session")).c_str(),
+                       O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (int i = 0; i < 30; ++i) {
+        REQUIRE(::mkdirat(at.get(), name.c_str(), 0755) == 0);
+        UniqueFd next(::openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        REQUIRE(next.valid());
+        REQUIRE(::fchmod(at.get(), 0) == 0);
+        at = std::move(next);
+    }
+    CHECK(remove(groups, kRun));
+    CHECK_FALSE(std::filesystem::exists(f.scratch / (std::string("g/") + kRun)));
 }
 
 TEST_CASE("kills for want of memory are counted by the kernel's own count") {
@@ -385,7 +513,7 @@ TEST_CASE("a host without groups does nothing at all") {
     RunGroups none;
     CHECK_FALSE(none.on());
     none.kill(kRun);
-    CHECK(none.remove(kRun));
+    CHECK(remove(none, kRun));
     CHECK(none.runs().empty());
     CHECK(none.out_of_memory_kills(kRun) == 0);
     CHECK_FALSE(none.level(kLimits).on);

@@ -5,16 +5,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
-using mosaic::sandbox::check_nested;
+using mosaic::sandbox::GroupFiles;
 using mosaic::sandbox::hardening;
 using mosaic::sandbox::HardeningFacts;
 using mosaic::sandbox::Level;
+using mosaic::sandbox::nested_danger;
+using mosaic::sandbox::ProcessGroup;
 
 namespace {
 
@@ -24,6 +23,31 @@ Level level(const HardeningFacts& facts, const std::string& name) {
         all.begin(), all.end(), [&](const Level& candidate) { return candidate.name == name; });
     REQUIRE(hit != all.end());
     return *hit;
+}
+
+// Groups with the same files, one of which, or one directory, is ours.
+class Owned : public GroupFiles {
+  public:
+    mosaic::Result<std::vector<std::string>> files(const std::string& path) override {
+        if (!readable) {
+            return mosaic::fail(mosaic::Code::system, path);
+        }
+        return std::vector<std::string>{"cgroup.event_control",
+                                        "cgroup.kill",
+                                        "cgroup.procs",
+                                        "freezer.state",
+                                        "memory.pressure",
+                                        "tasks"};
+    }
+
+    bool has_right_to_write(const std::string& path) override { return path == ours; }
+
+    std::string ours;
+    bool readable = true;
+};
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -49,26 +73,43 @@ TEST_CASE("nested sandboxes switch a level off") {
     CHECK_FALSE(level({.nested = true}, "nested-user-namespaces").on);
 }
 
-TEST_CASE("nested sandboxes are refused where a session could kill the host") {
-    std::string root = std::string(MOSAIC_BUILD_DIR) + "/cgroup-XXXXXX";
-    REQUIRE(::mkdtemp(root.data()) != nullptr);
-    std::filesystem::create_directories(root + "/ours/host");
-    std::filesystem::create_directories(root + "/theirs");
-    std::ofstream(root + "/ours/host/cgroup.procs") << "";
-    CHECK(check_nested("0::/theirs\n", root).has_value());
-    CHECK(check_nested("", root).has_value());
-    CHECK(check_nested("4:memory:/ours/host\n", root).has_value());
-    const auto refused = check_nested("12:pids:/x\n0::/ours/host\n", root);
-    REQUIRE_FALSE(refused.has_value());
-    CHECK(refused.error().code == mosaic::Code::unsafe);
-    CHECK(refused.error().text.find("/ours/host/cgroup.procs") != std::string::npos);
-    CHECK_FALSE(check_nested("0::/ours/host", root).has_value());
-    std::filesystem::create_directories(root + "/killable");
-    std::ofstream(root + "/killable/cgroup.kill") << "";
-    const auto killable = check_nested("0::/killable\n", root);
-    REQUIRE_FALSE(killable.has_value());
-    CHECK(killable.error().text.find("/killable/cgroup.kill") != std::string::npos);
-    std::filesystem::remove_all(root);
+TEST_CASE("nested sandboxes are refused where a session could write a group of another") {
+    Owned files;
+    const std::vector<ProcessGroup> groups = {
+        {"freezer", "/a", "/fr/a"}, {"memory", "/", "/mem"}, {"", "/x", "/two/x"}};
+    const auto danger = [&](const std::string& ours, bool apart) {
+        files.ours = ours;
+        return nested_danger(files, groups, apart);
+    };
+    CHECK(danger("", false).empty());
+    CHECK(danger("/elsewhere/cgroup.kill", false).empty());
+    for (const std::string file : {"/two/x/cgroup.procs", "/two/x/cgroup.kill", "/two/x"}) {
+        CAPTURE(file);
+        CHECK(contains(danger(file, false), "a session could write " + file + " from"));
+        // Its own then.
+        CHECK(danger(file, true).empty());
+    }
+    for (const std::string file : {"/fr/a/freezer.state", "/fr/a", "/mem/tasks"}) {
+        for (const bool apart : {false, true}) {
+            CAPTURE(file);
+            CAPTURE(apart);
+            CHECK(contains(danger(file, apart), "a session could write " + file + " from"));
+        }
+    }
+    // systemd gives a unit's user this one, and anybody may write the other.
+    CHECK(danger("/two/x/memory.pressure", false).empty());
+    CHECK(danger("/mem/cgroup.event_control", false).empty());
+}
+
+TEST_CASE("nested sandboxes are refused where nobody can tell") {
+    Owned files;
+    CHECK(nested_danger(files, {}, false).empty());
+    CHECK(contains(nested_danger(files, {{"freezer", "/a", ""}}, true),
+                   "the control group /a of freezer: it is mounted nowhere here"));
+    CHECK(contains(nested_danger(files, {{"", "/a", ""}}, false), "it is mounted nowhere here"));
+    CHECK(nested_danger(files, {{"", "/a", ""}}, true).empty());
+    files.readable = false;
+    CHECK(contains(nested_danger(files, {{"freezer", "/a", "/fr/a"}}, true), "nobody can tell"));
 }
 
 TEST_CASE("the names are the same on every machine, and each level has a reason") {

@@ -11,6 +11,7 @@
 #include "runner/gate.h"
 #include "runner/log.h"
 #include "runner/mcp_server.h"
+#include "runner/namespace_limits.h"
 #include "runner/self_test.h"
 #include "runner/session.h"
 #include "runner/shell.h"
@@ -37,6 +38,15 @@ int run(const char* directory) {
     return mosaic::runner::run_session(options);
 }
 
+// What bwrap starts, before it has heard from anybody.
+bool is_confined() {
+    const auto bounded = mosaic::runner::bound_namespaces();
+    if (!bounded) {
+        mosaic::runner::log_line("namespaces inside can't be bounded: " + bounded.error().text);
+    }
+    return bounded.has_value();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -54,17 +64,17 @@ int main(int argc, char** argv) {
         return mosaic::runner::run_extract({argv + 2, argv + argc});
     }
     if (word == "shell" && argc == 3) {
-        return mosaic::runner::run_shell(argv[2]);
+        return is_confined() ? mosaic::runner::run_shell(argv[2]) : mosaic::runner_exit::kFailed;
     }
     if (word == "self-test" && argc == 2) {
-        return mosaic::runner::self_test();
+        return is_confined() ? mosaic::runner::self_test() : mosaic::runner_exit::kFailed;
     }
     if (word == "--version" && argc == 2) {
         mosaic::runner::print_line("mosaic-runner " MOSAIC_VERSION);
         return mosaic::exit_code::kFine;
     }
     if (argc == 2 && !word.empty() && word[0] != '-' && word != "tool") {
-        return run(argv[1]);
+        return is_confined() ? run(argv[1]) : mosaic::runner_exit::kFailed;
     }
     mosaic::runner::log_line(kUsage);
     return mosaic::exit_code::kUsage;

@@ -249,6 +249,10 @@ std::vector<std::string> bwrap_argv(const BwrapOptions& options,
                                   "ALL"};
     if (!options.nested) {
         argv.emplace_back("--disable-userns");
+    } else {
+        // In the session's user namespace alone, and for the runner's first moments: it bounds the
+        // namespaces that may be made there, then gives them up (runner/namespace_limits.h).
+        argv.insert(argv.end(), {"--cap-add", "CAP_SYS_RESOURCE", "--cap-add", "CAP_SETPCAP"});
     }
     if (options.network_none) {
         argv.emplace_back("--unshare-net");

@@ -355,6 +355,37 @@ TEST_CASE("sandboxes inside a session work where they are asked for and nowhere 
     }
 }
 
+TEST_CASE("namespaces that a session makes are bounded and it has no capability to change that") {
+    World world;
+    world.system.set("sandbox", object({{"nested", true}}));
+    // Holds as many as it gets.
+    write_text(world.workspace("coder") + "/hold.py",
+               "import ctypes, os, signal\n"
+               "libc, held, made = ctypes.CDLL(None), [], True\n"
+               "while made and len(held) < 400:\n"
+               "    r, w = os.pipe()\n"
+               "    pid = os.fork()\n"
+               "    if pid == 0:\n"
+               "        os.write(w, b'y' if libc.unshare(0x10000000) == 0 else b'n')\n"
+               "        signal.pause()\n"
+               "    made = os.read(r, 1) == b'y'\n"
+               "    if made:\n"
+               "        held.append(os.open(f'/proc/{pid}/ns/user', 0))\n"
+               "    os.kill(pid, 9)\n"
+               "    os.waitpid(pid, 0)\n"
+               "    os.close(r)\n"
+               "    os.close(w)\n"
+               "print(len(held))\n");
+    world.start();
+    world.launch("coder");
+    CHECK(
+        world.ask("coder",
+                  "grep -h ^Cap /proc/self/status | cut -f 2 | sort -u; python3 hold.py; "
+                  "cat /proc/sys/user/max_user_namespaces; "
+                  "(echo 9999 >/proc/sys/user/max_user_namespaces) 2>/dev/null || echo refused") ==
+        "0000000000000000\n256\n256\nrefused\n");
+}
+
 TEST_CASE("the manifest and the doctor name each level of hardening with its reason") {
     World world;
     world.set_var("coder", "network", "none");

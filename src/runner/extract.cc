@@ -131,6 +131,9 @@ class Reading {
     }
 
     void finish_line() {
+        // Blanks may stand before a JSON text (RFC 8259, section 2).
+        const size_t begin = std::min(line_.find_first_not_of(" \t\r"), line_.size());
+        line_.erase(0, begin);
         if (!over_ && line_.starts_with('{')) {
             if (auto found = extract(rules_, line_)) {
                 last_ = std::move(found);

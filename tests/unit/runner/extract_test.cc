@@ -3,6 +3,12 @@
 #include "runner/extract.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 
 using namespace mosaic;
 using namespace mosaic::runner;
@@ -117,4 +123,32 @@ TEST_CASE("rules that say nothing to look for or to print are errors") {
     CHECK(!parse_extract_rules({"--where", "/a", "--text", "/a"}));
     CHECK(!parse_extract_rules({"--where", "/a=b", "--text"}));
     CHECK(!parse_extract_rules({"--where", "/a=b", "--text", "/a", "--else", "/b"}));
+}
+
+TEST_CASE("a line counts with blanks before it, and what isn't JSON doesn't") {
+    std::array<int, 2> in{};
+    std::array<int, 2> out{};
+    REQUIRE(::pipe2(in.data(), O_CLOEXEC) == 0);
+    REQUIRE(::pipe2(out.data(), O_CLOEXEC) == 0);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        ::dup2(in[0], STDIN_FILENO);
+        ::dup2(out[1], STDOUT_FILENO);
+        ::close(in[1]);
+        ::_exit(run_extract({"--where", "/type=result", "--text", "/text"}));
+    }
+    const std::string_view lines = "starting\n \t {\"type\":\"result\",\"text\":\"done\"}\r\n  \n";
+    REQUIRE(::write(in[1], lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()));
+    ::close(in[1]);
+    ::close(in[0]);
+    ::close(out[1]);
+    std::array<char, 16> text{};
+    CHECK(std::string_view(text.data(),
+                           static_cast<size_t>(std::max<ssize_t>(
+                               ::read(out[0], text.data(), text.size()), 0))) == "done");
+    ::close(out[0]);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }

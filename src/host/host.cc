@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "host/log.h"
+#include "launch/deadlines.h"
 #include "process/descriptors.h"
 #include "process/peer.h"
 #include "process/proc.h"
@@ -26,8 +27,6 @@ namespace {
 
 // The longest a machine's events may go on within one tick before something is wrong.
 constexpr size_t kEventsPerTickMax = 1'000'000;
-// A tick this late was not ours to keep: the process was stopped, or the machine asleep.
-constexpr Duration kLateTick = milliseconds(500);
 
 // TRAP-19: the ring of a host that was killed a moment ago gives its locked memory back late.
 // Waited for, because a start that is refused isn't tried again by the service manager.
@@ -132,19 +131,18 @@ int Host::run() {
     std::vector<reactor::Op*> done;
     while (state_ != State::over) {
         const Instant deadline = next_deadline();
+        const Instant last_tick = loop_.now;
         const auto ticked = loop_.ring->tick(deadline, done);
         if (!ticked) {
             log_line("io_uring failed: " + ticked.error().text);
             return exit_code::kFailed;
         }
         loop_.now = monotonic_now();
+        loop_.make_good(launch::time_away(last_tick, deadline, loop_.now));
         // Completions before timers: what has happened wins over a deadline that passed meanwhile.
         for (reactor::Op* op : done) {
             op->take();
             dispatch(*op);
-        }
-        if (deadline.ns != INT64_MAX && (loop_.now - deadline) > kLateTick) {
-            loop_.timers.extend_all(loop_.now - deadline);
         }
         dispatch_timers();
         drain();

@@ -91,6 +91,7 @@ struct Loop {
     std::unique_ptr<reactor::Ring> ring;
     reactor::TimerQueue timers;
     Instant now;
+    Duration away;  // in all, see make_good
     Counts counts;
     std::deque<RunEvent> run_events;
     std::deque<LeftoverNews> leftover_events;
@@ -106,6 +107,18 @@ struct Loop {
     void post(uint32_t leftover, launch::LeftoverEvent event) {
         leftover_events.push_back({leftover, event});
     }
+
+    // After a time in which the host could do nothing: every deadline has it back.
+    void make_good(Duration time) {
+        if (time.ns == 0) {
+            return;
+        }
+        away = Duration{away.ns + time.ns};
+        timers.extend_all(time);
+    }
+
+    // What is measured for a deadline is measured by this: `now` without the time away.
+    [[nodiscard]] Instant awake() const { return Instant{now.ns - away.ns}; }
 
     void set_timer(TimerKind kind, uint32_t owner, uint32_t generation, Duration after) {
         timers.set({now + after, static_cast<uint16_t>(kind), owner, generation});

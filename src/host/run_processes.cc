@@ -114,7 +114,7 @@ void Runs::start_outer(uint32_t index) {
 // and what it forks behind the gate inherits that.
 void Runs::spawn(uint32_t index) {
     RunSlot& s = slot(index);
-    s.spawned_at = parts_.loop.now;
+    s.spawned_at = parts_.loop.awake();
     if (!s.outer_pidfd.valid()) {
         parts_.loop.post(ref_of(index), EventKind::start_failed);
         return;

@@ -120,10 +120,10 @@ struct RunSlot {
     std::string stop_detail;  // for the end's detail, when the host itself wants it to end
 
     uint32_t deadline_generation = 0;
-    Instant deadline_at;      // of the timer that is armed
+    Instant deadline_at;      // of the timer that is armed, by Loop::awake
     bool term_timer = false;  // SIGTERM is sent again by a timer
     Instant asked_at;
-    Instant spawned_at;  // or taken: from then on the time to the claim counts
+    Instant spawned_at;  // or taken, by Loop::awake: from then on the time to the claim counts
     std::array<Instant, kStages> stage_at{};
 
     FileJob files;

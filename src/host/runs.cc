@@ -234,7 +234,7 @@ void Runs::hand_over(uint32_t from, uint32_t to) {
     seat.caller = launch.caller;
     seat.plan.launched_by = launch.plan.launched_by;
     seat.asked_at = launch.asked_at;
-    seat.spawned_at = parts_.loop.now;
+    seat.spawned_at = parts_.loop.awake();
     // What was done before anybody asked took the launch no time.
     seat.stage_at.fill(launch.asked_at);
     for (const Stage stage : {Stage::checked, Stage::authorized}) {
@@ -251,7 +251,7 @@ void Runs::tell_warm(const RunSlot& s) {
     warm_news_.push_back({kind,
                           s.plan.seat.instance,
                           std::string(launch::to_string(s.state.failed_in)) + ": " + s.failure,
-                          spawned ? parts_.loop.now - s.spawned_at : Duration{}});
+                          spawned ? parts_.loop.awake() - s.spawned_at : Duration{}});
 }
 
 std::optional<WarmNews> Runs::take_warm_news() {
@@ -440,14 +440,14 @@ Duration Runs::time_for(const RunSlot& s) const {
     const config::Limits& limits = parts_.limits;
     const launch::Times times{
         limits.setup_wait_ms, limits.runner_pid_ms, limits.claim_ms, s.stop_timeout_ms};
-    return launch::time_for(s.state.phase, times, parts_.loop.now - s.spawned_at);
+    return launch::time_for(s.state.phase, times, parts_.loop.awake() - s.spawned_at);
 }
 
 void Runs::arm_deadline(uint32_t index) {
     RunSlot& s = slot(index);
     const Duration after = time_for(s);
     ++s.deadline_generation;
-    s.deadline_at = parts_.loop.now + after;
+    s.deadline_at = parts_.loop.awake() + after;
     parts_.loop.set_timer(TimerKind::run_deadline, index, s.deadline_generation, after);
 }
 
@@ -505,7 +505,7 @@ int64_t Runs::stop_time(const RunSlot& s, int64_t timeout_ms) const {
     if (s.state.phase != Phase::stopping) {
         return timeout_ms;
     }
-    const int64_t left_ms = (s.deadline_at - parts_.loop.now).ns / 1'000'000;
+    const int64_t left_ms = (s.deadline_at - parts_.loop.awake()).ns / 1'000'000;
     return std::max<int64_t>(0, std::min(timeout_ms, left_ms));
 }
 

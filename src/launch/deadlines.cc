@@ -31,4 +31,8 @@ Duration time_for(Phase phase, const Times& times, Duration since_spawn) {
     return kKillTakes;
 }
 
+Duration time_away(Instant last_tick, Instant nearest_deadline, Instant now) {
+    return now - nearest_deadline > kLateTick ? now - last_tick : Duration{};
+}
+
 }  // namespace mosaic::launch

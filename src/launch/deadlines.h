@@ -12,6 +12,9 @@ constexpr Duration kBrokerTakes = seconds(10);
 // How long a SIGKILL may take before it is sent again and a person is told.
 constexpr Duration kKillTakes = seconds(10);
 
+// A tick that comes so much after the nearest deadline came late.
+constexpr Duration kLateTick = milliseconds(500);
+
 struct Times {
     int64_t setup_wait_ms = 0;  // for a turn to set up
     int64_t runner_pid_ms = 0;  // from the spawn to the runner's pid
@@ -23,5 +26,10 @@ struct Times {
 // `binding`, whose timer runs to the claim, and for a warm seat's `persisting`; for one that was
 // taken it is the time since then.
 [[nodiscard]] Duration time_for(Phase phase, const Times& times, Duration since_spawn);
+
+// The time that every deadline gets back after a tick: when it came late, all since the last one,
+// for somewhere in there the host was stopped or had no processor, and nobody could answer it. By
+// its lateness alone the nearest deadline would be due at once.
+[[nodiscard]] Duration time_away(Instant last_tick, Instant nearest_deadline, Instant now);
 
 }  // namespace mosaic::launch

@@ -14,7 +14,6 @@ using launch::Phase;
 
 namespace {
 
-constexpr int64_t kLateNs = 500'000'000;
 constexpr int64_t kMs = 1'000'000;
 constexpr size_t kEventsPerTickMax = 100'000;
 constexpr int64_t kStopMs = 10'000;
@@ -121,10 +120,11 @@ void Host::signal_stop() {
 // Late past the nearest timer: the process was stopped or the machine asleep, and nobody could meet
 // a deadline meanwhile.
 void Host::stay_away(int64_t since, int64_t deadline) {
-    if (deadline == INT64_MAX || world_.now - deadline <= kLateNs) {
+    const int64_t away =
+        launch::time_away(Instant{since}, Instant{deadline}, Instant{world_.now}).ns;
+    if (away == 0) {
         return;
     }
-    const int64_t away = world_.now - since;
     away_ns_ += away;
     if (world_.mutated(Mutation::late_tick_not_made_good)) {
         return;

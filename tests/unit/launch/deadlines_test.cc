@@ -25,3 +25,12 @@ TEST_CASE("the time to the claim counts from the spawn") {
     CHECK(time_for(Phase::binding, kTimes, seconds(30)) == kNone);
     CHECK(time_for(Phase::persisting, kTimes, seconds(3)) == seconds(7));
 }
+
+TEST_CASE("a late tick gives back all the time since the last one") {
+    const Instant last{1'000};
+    const Instant nearest = last + seconds(6);
+    CHECK(time_away(last, nearest, nearest + kLateTick) == Duration{});
+    CHECK(time_away(last, nearest, last + seconds(7)) == seconds(7));
+    // Nobody waited for anything.
+    CHECK(time_away(last, Instant{INT64_MAX}, last + seconds(7)) == Duration{});
+}

@@ -96,6 +96,7 @@ class Builder {
         facts.config_dirs = {setting_.system.directory};
         facts.config_files = {setting_.system.file, setting_.business.file};
         facts.roles_dir = setting_.system.roles_dir;
+        facts.contracts = config::contract_paths(setting_.system, setting_.business);
         facts.plugin_dirs = setting_.system.plugin_dirs;
         for (const auto& [name, module] : setting_.modules.modules) {
             facts.module_dirs.push_back(module.directory);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 namespace mosaic::config {
 
@@ -62,6 +63,14 @@ std::string variable_name(std::string_view var) {
 
 std::string contract_path(const SystemConfig& system, const Instance& instance) {
     return system.roles_dir + "/" + instance.definition + ".md";
+}
+
+std::vector<std::string> contract_paths(const SystemConfig& system, const Business& business) {
+    std::set<std::string> paths;
+    for (const auto& [name, instance] : business.roles) {
+        paths.insert(contract_path(system, instance));
+    }
+    return {paths.begin(), paths.end()};
 }
 
 std::string data_root_of(const SystemConfig& system,

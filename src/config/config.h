@@ -195,6 +195,10 @@ struct Business {
 // Where the contract of an instance's definition lies.
 [[nodiscard]] std::string contract_path(const SystemConfig& system, const Instance& instance);
 
+// Those of all roles of the business, each once.
+[[nodiscard]] std::vector<std::string> contract_paths(const SystemConfig& system,
+                                                      const Business& business);
+
 // Reads it, checked like a configuration file: who may write it tells the next session what to do.
 // At most 1 MiB. Code::missing when there is none.
 [[nodiscard]] Result<std::string> load_contract(const SystemConfig& system,

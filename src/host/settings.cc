@@ -116,6 +116,7 @@ void resolve_places(Settings& settings, const DataRoot& root) {
     facts.config_dirs = {settings.system.directory};
     facts.config_files = {settings.system.file, settings.business.file};
     facts.roles_dir = settings.system.roles_dir;
+    facts.contracts = config::contract_paths(settings.system, settings.business);
     facts.plugin_dirs = settings.system.plugin_dirs;
     for (const auto& [name, module] : settings.modules.modules) {
         facts.module_dirs.push_back(module.directory);

@@ -328,13 +328,16 @@ struct Owner {
     gid_t group = 0;
 };
 
-Result<void> replace_as(int parent,
+// `put` brings the temporary file to its name, and tells whether the file is the new one then.
+template <class Put>
+Result<bool> replace_as(int parent,
                         const std::string& name,
                         std::string_view content,
                         mode_t mode,
-                        const std::optional<Owner>& owner) {
+                        const std::optional<Owner>& owner,
+                        const Put& put) {
     MOSAIC_TRY_ASSIGN(Temporary temporary, create_temporary(parent, name, content, mode));
-    auto replaced = [&]() -> Result<void> {
+    const auto replaced = [&]() -> Result<bool> {
         if (owner && ::fchown(temporary.file.get(), owner->user, owner->group) != 0) {
             return fail_sys(errno,
                             "giving the new " + name + " to user " + std::to_string(owner->user) +
@@ -343,19 +346,21 @@ Result<void> replace_as(int parent,
         if (::fsync(temporary.file.get()) != 0) {
             return fail_sys(errno, "fsync " + temporary.name);
         }
-        if (::renameat(parent, temporary.name.c_str(), parent, name.c_str()) != 0) {
-            return fail_sys(errno, "rename " + temporary.name + " to " + name);
-        }
-        return {};
+        return put(temporary.name);
     }();
-    if (!replaced) {
-        ::unlinkat(parent, temporary.name.c_str(), 0);
-        return replaced;
-    }
-    if (::fsync(parent) != 0) {
+    // What came out of an exchange, or what nobody took.
+    ::unlinkat(parent, temporary.name.c_str(), 0);
+    if (replaced && *replaced && ::fsync(parent) != 0) {
         return fail_sys(errno, "fsync of the directory of " + name);
     }
-    return {};
+    return replaced;
+}
+
+Result<bool> put_over(int parent, const std::string& temporary, const std::string& name) {
+    if (::renameat(parent, temporary.c_str(), parent, name.c_str()) != 0) {
+        return fail_sys(errno, "rename " + temporary + " to " + name);
+    }
+    return true;
 }
 
 }  // namespace
@@ -365,10 +370,64 @@ Result<void> replace_file(int parent,
                           std::string_view content,
                           mode_t mode) {
     MOSAIC_TRY(check_segment(name));
-    return replace_as(parent, name, content, mode, std::nullopt);
+    MOSAIC_TRY(
+        replace_as(parent, name, content, mode, std::nullopt, [&](const std::string& temporary) {
+            return put_over(parent, temporary, name);
+        }));
+    return {};
 }
 
 namespace {
+
+bool holds(int parent, const std::string& name, std::string_view content) {
+    const auto now = read_file_in(parent, name, content.size());
+    return now && *now == content;
+}
+
+// Where nothing was.
+Result<bool> put_new(int parent, const std::string& temporary, const std::string& name) {
+    if (::renameat2(parent, temporary.c_str(), parent, name.c_str(), RENAME_NOREPLACE) == 0) {
+        return true;
+    }
+    if (errno == EEXIST) {
+        return false;
+    }
+    return errno == EINVAL ? put_over(parent, temporary, name)
+                           : fail_sys(errno, "rename " + temporary + " to " + name);
+}
+
+// In the place of a file with the content `before`. An editor that saves meanwhile doesn't ask for
+// our lock: the two files change places, so that what we take away can be looked at, and is brought
+// back when it isn't what we know. A file system that has no such exchange (EINVAL) gets the last
+// look that there is.
+Result<bool> put_for(int parent,
+                     const std::string& temporary,
+                     const std::string& name,
+                     std::string_view before,
+                     std::string_view content) {
+    const auto exchange = [&] {
+        return ::renameat2(parent, temporary.c_str(), parent, name.c_str(), RENAME_EXCHANGE) == 0;
+    };
+    if (!exchange()) {
+        const int error = errno;
+        if (error == EINVAL) {
+            return holds(parent, name, before) ? put_over(parent, temporary, name) : false;
+        }
+        return error == ENOENT ? Result<bool>(false)
+                               : fail_sys(error, "exchange " + temporary + " and " + name);
+    }
+    if (holds(parent, temporary, before)) {
+        return true;
+    }
+    if (!exchange()) {
+        return put_over(parent, temporary, name).map([](bool) { return false; });
+    }
+    // Ours comes out; anything else was saved since, and is the newest.
+    if (!holds(parent, temporary, content)) {
+        ignore(exchange(), "what is there then is what the same editor saved before");
+    }
+    return false;
+}
 
 // Temporary files of `name` whose writers died. The caller keeps every other writer out.
 void remove_temporaries(int parent, const std::string& name) {
@@ -414,8 +473,10 @@ Result<bool> rewrite_file(int parent,
         if (!before.empty()) {
             return false;
         }
-        MOSAIC_TRY(replace_as(parent, name, content, kNewMode, std::nullopt));
-        return true;
+        return replace_as(
+            parent, name, content, kNewMode, std::nullopt, [&](const std::string& temporary) {
+                return put_new(parent, temporary, name);
+            });
     }
     if (!file.valid()) {
         return open_error(errno, name);
@@ -437,8 +498,10 @@ Result<bool> rewrite_file(int parent,
     if (info.st_uid != ::geteuid() || info.st_gid != ::getegid()) {
         owner = Owner{info.st_uid, info.st_gid};
     }
-    MOSAIC_TRY(replace_as(parent, name, content, info.st_mode & 07777U, owner));
-    return true;
+    return replace_as(
+        parent, name, content, info.st_mode & 07777U, owner, [&](const std::string& temporary) {
+            return put_for(parent, temporary, name, before, content);
+        });
 }
 
 Result<void> create_file(int parent,

@@ -59,7 +59,9 @@ namespace mosaic::process {
 // Gives `name` below `parent` this content in the same way, with the mode, owner and group that it
 // has, if it still has the content `before`; false when it hasn't. `before` of one that isn't there
 // is empty; it is made with 0600. Waits for who rewrites a file of the directory meanwhile, and
-// removes what one left that was killed over it. A link isn't followed (Code::unsafe).
+// removes what one left that was killed over it. What an editor saves meanwhile by a rename is
+// kept: rename(2) with RENAME_EXCHANGE, where the file system has it. A link isn't followed
+// (Code::unsafe).
 [[nodiscard]] Result<bool> rewrite_file(int parent,
                                         const std::string& name,
                                         std::string_view before,

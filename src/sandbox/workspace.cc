@@ -239,6 +239,7 @@ std::vector<Place> forbidden_places(const PlaceFacts& facts) {
     add_all(places, facts.config_dirs, "the configuration directory");
     add_all(places, facts.config_files, "the configuration file");
     add(places, facts.roles_dir, "the roles directory");
+    add_all(places, facts.contracts, "a role's contract");
     add_all(places, facts.plugin_dirs, "the plugin directory");
     add_all(places, facts.module_dirs, "the harness module");
     for (const std::string& program : facts.programs) {

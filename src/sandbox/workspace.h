@@ -43,6 +43,7 @@ struct PlaceFacts {
     std::vector<std::string> data_roots;    // the business's, and the directory of all of them
     std::vector<std::string> config_dirs;   // kept clear of in every direction
     std::vector<std::string> config_files;  // must not lie in the workspace
+    std::vector<std::string> contracts;     // the same, and where links there lead
     std::string roles_dir;
     std::vector<std::string> plugin_dirs;
     std::vector<std::string> module_dirs;

@@ -303,6 +303,17 @@ TEST_CASE("a workspace that holds or lies in something protected is unsafe") {
     CHECK(world.sessions().empty());
 }
 
+TEST_CASE("a contract that lies in a workspace keeps that workspace from being used") {
+    World world;
+    const std::string contract = world.root + "/config/roles/coder.md";
+    const std::string there = world.workspace("reviewer") + "/coder.md";
+    std::filesystem::rename(contract, there);
+    std::filesystem::create_symlink(there, contract);
+    world.start();
+    CHECK(world.launch_refused("reviewer") == "workspace-unsafe");
+    world.stop_run(text(world.launch("coder"), "run"));
+}
+
 TEST_CASE("one workspace serves two instances only when both say so") {
     World world;
     world.role("reviewer").set("workspace", world.workspace("coder"));

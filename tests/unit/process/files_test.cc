@@ -5,6 +5,9 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <thread>
 #include <vector>
 
 #include "scratch.h"
@@ -242,6 +245,35 @@ TEST_CASE("a file is rewritten only while it has the content that was read") {
     scratch.link("f", "link");
     CHECK(process::rewrite_file(scratch.fd(), "link", "after", "x").error().code == Code::unsafe);
     CHECK(names_in(scratch.path()) == std::vector<std::string>{"f", "link", "new"});
+}
+
+TEST_CASE("what an editor saves while a file is rewritten isn't lost") {
+    const Scratch scratch;
+    const std::string file = scratch.at("f");
+    size_t refused = 0;
+    for (int round = 0; round < 200; ++round) {
+        scratch.file("f", "before", 0600);
+        scratch.file("saved", "edited", 0600);
+        std::atomic<bool> goes_on = false;
+        std::thread editor([&] {
+            while (!goes_on) {
+            }
+            // At another moment each time.
+            for (int i = 0; i < round * 200; ++i) {
+                static_cast<void>(goes_on.load());
+            }
+            ::rename(scratch.at("saved").c_str(), file.c_str());
+        });
+        goes_on = true;
+        const auto rewritten = process::rewrite_file(scratch.fd(), "f", "before", "after");
+        editor.join();
+        REQUIRE(rewritten.has_value());
+        refused += *rewritten ? size_t{0} : size_t{1};
+        REQUIRE(*process::read_file(file, 100) == "edited");
+        REQUIRE(names_in(scratch.path()) == std::vector<std::string>{"f"});
+        REQUIRE(::unlink(file.c_str()) == 0);
+    }
+    MESSAGE("of 200 changes " << refused << " were refused");
 }
 
 TEST_CASE("what a killed writer left beside a file goes with the next one") {

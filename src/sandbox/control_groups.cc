@@ -186,15 +186,38 @@ Result<std::vector<std::string>> names_in(const std::string& path, bool director
         return fail_sys(errno, path);
     }
     std::vector<std::string> out;
-    while (const dirent* entry = ::readdir(directory)) {
+    int sys = 0;
+    while (true) {
+        errno = 0;
+        const dirent* entry = ::readdir(directory);
+        if (entry == nullptr) {
+            sys = errno;
+            break;
+        }
         std::string name = static_cast<const char*>(entry->d_name);
         if ((entry->d_type == DT_DIR) == directories && name != "." && name != "..") {
             out.push_back(std::move(name));
         }
     }
     ::closedir(directory);
+    if (sys != 0) {
+        return fail_sys(sys, path);
+    }
     std::sort(out.begin(), out.end());
     return out;
+}
+
+// As find_writable, of one group alone.
+Result<std::string> writable_of(GroupFiles& files, const std::string& directory) {
+    MOSAIC_TRY_ASSIGN(const std::vector<std::string> names, files.files(directory));
+    for (const std::string& name : names) {
+        // Anybody may wait for events, and systemd gives a unit's user its memory.pressure.
+        const bool harmless = name == "cgroup.event_control" || name.ends_with(".pressure");
+        if (!harmless && files.has_right_to_write(directory + "/" + name)) {
+            return directory + "/" + name;
+        }
+    }
+    return files.has_right_to_write(directory) ? directory : std::string();
 }
 
 }  // namespace
@@ -229,7 +252,8 @@ bool GroupFiles::may_write(const std::string& path) {
 }
 
 bool GroupFiles::has_right_to_write(const std::string& path) {
-    return ::access(path.c_str(), W_OK) == 0 || errno == EROFS;
+    // Nobody can tell of a path that is too long, and a session may come by a shorter one.
+    return ::access(path.c_str(), W_OK) == 0 || errno == EROFS || errno == ENAMETOOLONG;
 }
 
 bool GroupFiles::is_marked(const std::string& path) {
@@ -251,8 +275,8 @@ Result<void> GroupFiles::remove(const std::string& path) {
     return {};
 }
 
-std::vector<std::string> GroupFiles::directories(const std::string& path) {
-    return names_in(path, true).value_or(std::vector<std::string>());
+Result<std::vector<std::string>> GroupFiles::directories(const std::string& path) {
+    return names_in(path, true);
 }
 
 Result<std::vector<std::string>> GroupFiles::files(const std::string& path) {
@@ -354,15 +378,35 @@ Result<std::vector<ProcessGroup>> process_groups_of(GroupFiles& files, pid_t pro
 }
 
 Result<std::string> find_writable(GroupFiles& files, const std::string& directory) {
-    MOSAIC_TRY_ASSIGN(const std::vector<std::string> names, files.files(directory));
-    for (const std::string& name : names) {
-        // Anybody may wait for events, and systemd gives a unit's user its memory.pressure.
-        const bool harmless = name == "cgroup.event_control" || name.ends_with(".pressure");
-        if (!harmless && files.has_right_to_write(directory + "/" + name)) {
-            return directory + "/" + name;
+    std::vector<std::string> groups = {directory};  // not looked at yet; the last is next
+    size_t known = 1;
+    while (!groups.empty()) {
+        const std::string group = std::move(groups.back());
+        groups.pop_back();
+        auto writable = writable_of(files, group);
+        if (writable && !writable->empty()) {
+            return writable;
+        }
+        const auto below =
+            writable.and_then([&](const std::string&) { return files.directories(group); });
+        if (!below) {
+            // One below may go meanwhile.
+            if (below.error().sys == ENOENT && group != directory) {
+                continue;
+            }
+            return tl::unexpected(below.error());
+        }
+        known += below->size();
+        if (known > kGroupsSeenMax) {
+            return fail(Code::unsafe,
+                        "there are more than " + std::to_string(kGroupsSeenMax) +
+                            " groups with those below it");
+        }
+        for (auto name = below->rbegin(); name != below->rend(); ++name) {
+            groups.push_back(group + "/" + *name);
         }
     }
-    return files.has_right_to_write(directory) ? directory : std::string();
+    return std::string();
 }
 
 Result<Delegation> find_delegation(GroupFiles& files, const std::string& directory, pid_t host) {
@@ -601,7 +645,7 @@ int64_t RunGroups::out_of_memory_kills(const std::string& run) {
 std::vector<std::string> RunGroups::runs() {
     std::vector<std::string> out;
     if (on()) {
-        out = files_->directories(delegation_->base);
+        out = files_->directories(delegation_->base).value_or(std::vector<std::string>());
         std::erase_if(out, [](const std::string& name) { return !is_run_id(name); });
     }
     return out;

@@ -47,8 +47,8 @@ class GroupFiles {
     [[nodiscard]] virtual Result<void> make(const std::string& path);
     // `sys` is EBUSY while processes or groups are in it.
     [[nodiscard]] virtual Result<void> remove(const std::string& path);
-    // Names of the directories in it, sorted; none when it can't be read.
-    [[nodiscard]] virtual std::vector<std::string> directories(const std::string& path);
+    // Names of the directories in it, sorted; an error when it can't be read.
+    [[nodiscard]] virtual Result<std::vector<std::string>> directories(const std::string& path);
     // Names of all else in it, sorted; an error when it can't be read.
     [[nodiscard]] virtual Result<std::vector<std::string>> files(const std::string& path);
 
@@ -80,8 +80,13 @@ struct ProcessGroup {
 // The same of a process by its number.
 [[nodiscard]] Result<std::vector<ProcessGroup>> process_groups_of(GroupFiles& files, pid_t process);
 
-// The first file of a group that we have the right to write, or the directory itself; empty: none.
-// Files that do nobody any harm don't count. An error when the directory can't be read.
+// How many groups find_writable looks at.
+constexpr size_t kGroupsSeenMax = 4096;
+
+// The first file of a group, or of one below it, that we have the right to write, or the directory
+// itself; empty: none. Files that do nobody any harm don't count. An error when a directory can't
+// be read or there are more than kGroupsSeenMax. Some system calls for each file: nothing for a
+// launch.
 [[nodiscard]] Result<std::string> find_writable(GroupFiles& files, const std::string& directory);
 
 // A group that a host may make groups in.

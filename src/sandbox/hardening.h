@@ -36,8 +36,9 @@ struct HardeningFacts {
 
 // Why sandbox.nested would let a session do harm from its own control groups; empty: it wouldn't. A
 // nested namespace can mount each group that the session shares with the process that starts it, of
-// either version, and may write there what their user may: kill it, freeze it, take its memory.
-// `groups` are that process's; `apart`: sessions have a group of version 2 of their own.
+// either version, with all groups below it, and may write there what their user may: kill it,
+// freeze it, take its memory. Looks at each of those groups: not for a launch. `groups` are that
+// process's; `apart`: sessions have a group of version 2 of their own.
 [[nodiscard]] std::string nested_danger(GroupFiles& files,
                                         const std::vector<ProcessGroup>& groups,
                                         bool apart);

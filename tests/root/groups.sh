@@ -30,6 +30,7 @@ before=$scratch$(sed -n 's/^0:://p' /proc/self/cgroup)
 before=${before%/}
 group=$before/mosaic-groups-$$
 older=$(mktemp -d /var/tmp/mosaic-groups.XXXXXX) # a hierarchy of version 1
+older_group=                                     # in it, below the group that we are in
 log=$(mktemp)
 
 clean_up() {
@@ -43,8 +44,8 @@ clean_up() {
     done
     umount "$scratch"
     for _ in $(seq 100); do
-        [ -d "$older/mosaic-groups-$$" ] || break
-        rmdir "$older/mosaic-groups-$$" 2>/dev/null || sleep 0.1
+        [ -d "$older_group" ] || break
+        rmdir "$older_group" 2>/dev/null || sleep 0.1
     done
     ! mountpoint -q "$older" || umount "$older"
     rmdir "$scratch" "$older"
@@ -68,15 +69,22 @@ done
 for name in "" /cgroup.procs /cgroup.subtree_control /tests /tests/cgroup.procs; do
     chown "$user" "$group$name"
 done
+cd /
+tests() { # how many; the rest says which
+    MOSAIC_E2E_OLDER_GROUP=$older_group MOSAIC_E2E_GROUP=$group MOSAIC_MUST_WORK=1 \
+        "$tree/build/debug/bin/e2e_test" --source-file='*groups_test*' "${@:2}" | tee "$log"
+    grep -q "test cases: *$1 | *$1 passed" "$log" || { echo "groups: not all passed" >&2; exit 1; }
+}
+tests 7 --test-case-exclude='*of version 1'
+
+# Only now: sandbox.nested is refused for every host above it.
 chmod 755 "$older"
-older_group=
 if mount -t cgroup -o freezer none "$older" 2>/dev/null; then
-    older_group=$older/mosaic-groups-$$
+    above=$older$(sed -n 's/^[0-9]*:freezer://p' /proc/self/cgroup)
+    older_group=${above%/}/mosaic-groups-$$
     mkdir "$older_group"
     chown -R "$user" "$older_group"
+    tests 1 --test-case='*of version 1'
 else
     echo "left out: there is no freezer of version 1 here"
 fi
-cd /
-MOSAIC_E2E_OLDER_GROUP=$older_group MOSAIC_E2E_GROUP=$group MOSAIC_MUST_WORK=1 "$tree/build/debug/bin/e2e_test" --source-file='*groups_test*' | tee "$log"
-grep -q 'test cases: *8 | *8 passed' "$log" || { echo "groups: not all passed" >&2; exit 1; }

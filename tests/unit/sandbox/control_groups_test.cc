@@ -77,7 +77,7 @@ class StandIn : public GroupFiles {
         if (!std::filesystem::exists(path, none)) {
             return fail_sys(ENOENT, path);
         }
-        if (!text_of(path + "/cgroup.procs").empty() || !directories(path).empty()) {
+        if (!text_of(path + "/cgroup.procs").empty() || !directories(path)->empty()) {
             return fail_sys(EBUSY, path);
         }
         std::filesystem::remove_all(path);

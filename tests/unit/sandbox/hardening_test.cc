@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,12 +28,14 @@ Level level(const HardeningFacts& facts, const std::string& name) {
     return *hit;
 }
 
-// Groups with the same files, one of which, or one directory, is ours.
+// Groups with the same files, one of which, or one directory, is ours. There are groups below those
+// in `below`.
 class Owned : public GroupFiles {
   public:
     mosaic::Result<std::vector<std::string>> files(const std::string& path) override {
-        if (!readable) {
-            return mosaic::fail(mosaic::Code::system, path);
+        ++looked_at;
+        if (const auto hit = failing.find(path); hit != failing.end()) {
+            return mosaic::fail_sys(hit->second, path);
         }
         return std::vector<std::string>{"cgroup.event_control",
                                         "cgroup.kill",
@@ -40,10 +45,21 @@ class Owned : public GroupFiles {
                                         "tasks"};
     }
 
-    bool has_right_to_write(const std::string& path) override { return path == ours; }
+    mosaic::Result<std::vector<std::string>> directories(const std::string& path) override {
+        if (const auto hit = closing.find(path); hit != closing.end()) {
+            return mosaic::fail_sys(hit->second, path);
+        }
+        const auto hit = below.find(path);
+        return hit != below.end() ? hit->second : std::vector<std::string>();
+    }
 
-    std::string ours;
-    bool readable = true;
+    bool has_right_to_write(const std::string& path) override { return ours.count(path) > 0; }
+
+    std::set<std::string> ours;
+    std::map<std::string, std::vector<std::string>> below;
+    std::map<std::string, int> failing;  // errno of a look at its files
+    std::map<std::string, int> closing;  // errno of a look at the groups in it
+    size_t looked_at = 0;
 };
 
 bool contains(const std::string& text, const std::string& part) {
@@ -78,7 +94,7 @@ TEST_CASE("nested sandboxes are refused where a session could write a group of a
     const std::vector<ProcessGroup> groups = {
         {"freezer", "/a", "/fr/a"}, {"memory", "/", "/mem"}, {"", "/x", "/two/x"}};
     const auto danger = [&](const std::string& ours, bool apart) {
-        files.ours = ours;
+        files.ours = {ours};
         return nested_danger(files, groups, apart);
     };
     CHECK(danger("", false).empty());
@@ -108,8 +124,72 @@ TEST_CASE("nested sandboxes are refused where nobody can tell") {
                    "the control group /a of freezer: it is mounted nowhere here"));
     CHECK(contains(nested_danger(files, {{"", "/a", ""}}, false), "it is mounted nowhere here"));
     CHECK(nested_danger(files, {{"", "/a", ""}}, true).empty());
-    files.readable = false;
+    files.failing = {{"/fr/a", ENOENT}};
     CHECK(contains(nested_danger(files, {{"freezer", "/a", "/fr/a"}}, true), "nobody can tell"));
+}
+
+TEST_CASE(
+    "nested sandboxes are refused where a group below is another's that a session can write") {
+    struct Row {
+        std::set<std::string> ours;
+        std::map<std::string, int> failing;
+        std::map<std::string, int> closing;
+        std::string danger;  // a part of it; empty: there is none
+    };
+
+    const std::vector<Row> rows = {
+        {{}, {}, {}, ""},
+        {{"/fr/b/tasks", "/fr"}, {}, {}, ""},  // beside and above: a session sees neither
+        {{"/fr/a/x/cgroup.event_control"}, {}, {}, ""},
+        {{"/fr/a/x/freezer.state"}, {}, {}, "could write /fr/a/x/freezer.state from"},
+        {{"/fr/a/z"}, {}, {}, "could write /fr/a/z from"},
+        {{"/fr/a/x/y/tasks"}, {}, {}, "could write /fr/a/x/y/tasks from"},
+        // The first of several.
+        {{"/fr/a/z/tasks", "/fr/a/x/y/tasks"}, {}, {}, "could write /fr/a/x/y/tasks from"},
+        {{"/fr/a/z/tasks", "/fr/a/tasks"}, {}, {}, "could write /fr/a/tasks from"},
+        // One that can't be looked at or into.
+        {{}, {{"/fr/a/z", EACCES}}, {}, "the control group /a of freezer: /fr/a/z: "},
+        {{}, {}, {{"/fr/a/x/y", EACCES}}, "the control group /a of freezer: /fr/a/x/y: "},
+        {{}, {}, {{"/fr/a", ENOENT}}, "the control group /a of freezer: /fr/a: "},
+        // One that goes meanwhile harms nobody, and the others count.
+        {{}, {{"/fr/a/x", ENOENT}}, {{"/fr/a/z", ENOENT}}, ""},
+        {{"/fr/a/z"}, {{"/fr/a/x", ENOENT}}, {}, "could write /fr/a/z from"},
+    };
+    for (const Row& row : rows) {
+        CAPTURE(row.danger);
+        Owned files;
+        files.below = {{"/fr/a", {"x", "z"}}, {"/fr/a/x", {"y"}}, {"/fr", {"a", "b"}}};
+        files.ours = row.ours;
+        files.failing = row.failing;
+        files.closing = row.closing;
+        const std::string danger = nested_danger(files, {{"freezer", "/a", "/fr/a"}}, true);
+        CHECK(danger.empty() == row.danger.empty());
+        CHECK(contains(danger, row.danger));
+    }
+    // What is below a run's own group is the session's.
+    Owned files;
+    files.below = {{"/two", {"x"}}};
+    files.ours = {"/two/x"};
+    CHECK(nested_danger(files, {{"", "/", "/two"}}, true).empty());
+    CHECK(contains(nested_danger(files, {{"", "/", "/two"}}, false), "could write /two/x from"));
+}
+
+TEST_CASE("so many control groups are looked at and no more") {
+    for (const size_t more : {size_t{0}, size_t{1}}) {
+        CAPTURE(more);
+        Owned files;
+        // With these two.
+        for (size_t i = 2; i < mosaic::sandbox::kGroupsSeenMax + more; ++i) {
+            files.below["/fr/a"].push_back(std::to_string(i));
+        }
+        files.below["/fr"] = {"a"};
+        const std::string danger = nested_danger(files, {{"freezer", "/", "/fr"}}, true);
+        CHECK(danger == (more == 0 ? ""
+                                   : "nobody can tell what a session could write of the control "
+                                     "group / of freezer: there are more than 4096 groups with "
+                                     "those below it"));
+        CHECK(files.looked_at == (more == 0 ? mosaic::sandbox::kGroupsSeenMax : 2));
+    }
 }
 
 TEST_CASE("the names are the same on every machine, and each level has a reason") {

@@ -131,8 +131,9 @@ class Builder {
         }
         workspace_ = opened->path;
         inside_ = opened->inside;
-        sandbox::GitFinding git =
-            sandbox::look_at_git(*opened, setting_.system.sandbox.git_common_dir, places());
+        const config::SandboxOptions& options = setting_.system.sandbox;
+        sandbox::GitFinding git = sandbox::look_at_git(
+            *opened, {.common_dir = options.git_common_dir, .nested = options.nested}, places());
         extra_ = std::move(git.binds);
         out_.git_fds = std::move(git.fds);
         git_warning_ = std::move(git.warning);

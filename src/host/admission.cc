@@ -236,8 +236,9 @@ class Gatherer {
                         *harness_version,
                         parts_.mounts.version(),
                         warm_};
-        sandbox::GitFinding git =
-            sandbox::look_at_git(workspace_, settings().system.sandbox.git_common_dir, places());
+        const config::SandboxOptions& options = settings().system.sandbox;
+        sandbox::GitFinding git = sandbox::look_at_git(
+            workspace_, {.common_dir = options.git_common_dir, .nested = options.nested}, places());
         auto plan = make_plan(facts, std::move(workspace_), std::move(git));
         if (!plan) {
             ignore(fail_with(facts_.sandbox, Refusal::sandbox_unavailable, plan.error().text),

@@ -20,9 +20,9 @@ namespace {
 constexpr uint64_t kLinkBytesMax = 4096;
 constexpr uint64_t kConfigBytesMax = uint64_t{1024} * 1024;
 constexpr int64_t kLogsBytes = int64_t{16} * 1024 * 1024;
-// Directory entries that are looked at for links; a session may have made any number.
+// Directory entries that are looked at; a session may have made any number.
 constexpr int kEntriesMax = 20'000;
-constexpr int kDepthMax = 16;  // each level holds two descriptors meanwhile
+constexpr int kLevelsMax = 16;  // each level holds two descriptors meanwhile
 
 std::string parent_of(const std::string& path) {
     return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
@@ -82,12 +82,18 @@ std::string written_part_of(const std::string& path) {
     return "";
 }
 
-// Looks for links in a directory.
-class LinkSearch {
+// What is done about directories below those that are searched.
+enum class Deeper {
+    passed_over,
+    refused
+};
+
+// Looks in a directory for what git doesn't make there: all but files and directories.
+class StraySearch {
   public:
-    // Empty: there is none; else what is wrong. `depth`: how many levels there may be, the
-    // directory's own entries the first; 0 looks at these alone, whatever is below.
-    std::string in(int directory, const std::string& path, int depth) {
+    // Empty: there is nothing such; else what is wrong. `levels`: how many, the directory's own
+    // entries the first; at least 1.
+    std::string in(int directory, const std::string& path, int levels, Deeper deeper) {
         UniqueFd fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
         const std::unique_ptr<DIR, int (*)(DIR*)> list(fd.valid() ? ::fdopendir(fd.get()) : nullptr,
                                                        ::closedir);
@@ -100,9 +106,13 @@ class LinkSearch {
             if (name == "." || name == "..") {
                 continue;
             }
+            const std::string full = path + "/" + name;
             const mode_t type = type_of(::dirfd(list.get()), *entry);
-            if (std::string problem = at(::dirfd(list.get()), name, path + "/" + name, type, depth);
-                !problem.empty()) {
+            std::string problem = judge(full, type);
+            if (problem.empty() && S_ISDIR(type)) {
+                problem = below(::dirfd(list.get()), name, full, levels, deeper);
+            }
+            if (!problem.empty()) {
                 return problem;
             }
         }
@@ -127,23 +137,33 @@ class LinkSearch {
         return failed == 0 ? facts.st_mode & S_IFMT : 0;
     }
 
-    std::string at(
-        int directory, const std::string& name, const std::string& path, mode_t type, int depth) {
+    std::string judge(const std::string& path, mode_t type) {
         if (--left_ < 0) {
-            return "it has too many files to look through for links (at " + escape_path(path) +
-                   "); git pack-refs --all makes them fewer";
+            return "it has too many files to look through (at " + escape_path(path) +
+                   "); git gc makes them fewer";
         }
         if (S_ISLNK(type)) {
             return escape_path(path) + " is a link, which your own git would follow: remove it";
         }
-        if (!S_ISDIR(type) || depth == 0) {
-            return "";
+        if (type != 0 && !S_ISDIR(type) && !S_ISREG(type)) {
+            return escape_path(path) +
+                   " is neither a file nor a directory, and your own git may wait at it: remove it";
         }
-        if (depth == 1) {
-            return escape_path(path) + " lies too deep to look there for links";
+        return "";
+    }
+
+    std::string below(int directory,
+                      const std::string& name,
+                      const std::string& path,
+                      int levels,
+                      Deeper deeper) {
+        if (levels == 1) {
+            return deeper == Deeper::passed_over
+                       ? ""
+                       : escape_path(path) + " lies too deep to look there for links";
         }
-        const UniqueFd below = open_itself(directory, name.c_str(), S_IFDIR);
-        return below.valid() ? in(below.get(), path, depth - 1) : "";
+        const UniqueFd fd = open_itself(directory, name.c_str(), S_IFDIR);
+        return fd.valid() ? in(fd.get(), path, levels - 1, deeper) : "";
     }
 };
 
@@ -172,7 +192,7 @@ class Repository {
         if (std::string problem = check_config(); !problem.empty()) {
             return problem;
         }
-        return check_links();
+        return check_strays();
     }
 
     [[nodiscard]] const std::string& common() const { return common_; }
@@ -180,8 +200,9 @@ class Repository {
     // Read-only as a whole, and in it what a commit writes. Not the other way round: a file that a
     // session may make beside them is obeyed by its owner's git (`commondir` names other settings),
     // and a settings file that was laid on top goes when its owner's git renames a new one there.
-    // What its owner's git writes to by its path, through a link, isn't the session's to replace:
-    // the logs, objects/info/commit-graph, gitdir. A mount on a directory keeps it from that, too.
+    // What its owner's git writes to by its path, through a link, a session can't replace by itself
+    // (the logs, objects/info/commit-graph, gitdir): a mount on a directory keeps it from that,
+    // too. Another session to which it sends a descriptor can, for there these are no mounts.
     void add_to(GitFinding& out) {
         const char* commits = "git commits";
         const char* keeps = "what git keeps of the worktree";
@@ -281,16 +302,17 @@ class Repository {
         return "";
     }
 
-    // Links that lie there are an earlier session's; git makes none.
-    std::string check_links() {
-        LinkSearch search;
-        for (const auto& [fd, path, depth] :
-             {std::tuple{&refs_, common_ + "/refs", kDepthMax},
-              std::tuple{&objects_, common_ + "/objects", 0},
-              std::tuple{&pack_, common_ + "/objects/pack", 0},
-              std::tuple{&info_, common_ + "/objects/info", kDepthMax},
-              std::tuple{&real_fd_, real_, 0}}) {
-            if (std::string problem = search.in(fd->get(), path, depth); !problem.empty()) {
+    // What else lies there is an earlier session's.
+    std::string check_strays() {
+        StraySearch search;
+        for (const auto& [fd, path, levels, deeper] :
+             {std::tuple{&refs_, common_ + "/refs", kLevelsMax, Deeper::refused},
+              std::tuple{&objects_, common_ + "/objects", 2, Deeper::passed_over},
+              std::tuple{&pack_, common_ + "/objects/pack", 1, Deeper::passed_over},
+              std::tuple{&info_, common_ + "/objects/info", kLevelsMax, Deeper::refused},
+              std::tuple{&real_fd_, real_, 1, Deeper::passed_over}}) {
+            if (std::string problem = search.in(fd->get(), path, levels, deeper);
+                !problem.empty()) {
                 return problem;
             }
         }
@@ -311,8 +333,8 @@ class Repository {
 
     // A session no longer writes there, so that it is no matter how many there are.
     static std::string check_logs(const UniqueFd& fd, const std::string& path) {
-        LinkSearch search;
-        std::string problem = search.in(fd.get(), path, kDepthMax);
+        StraySearch search;
+        std::string problem = search.in(fd.get(), path, kLevelsMax, Deeper::refused);
         return search.gave_up() ? "" : problem;
     }
 
@@ -330,8 +352,14 @@ class Repository {
         if (!text) {
             return escape_path(common_) + "/config: " + text.error().text;
         }
-        return mentions(*text, "worktreeconfig")
-                   ? escape_path(common_) + "/config switches extensions.worktreeConfig on"
+        if (mentions(*text, "worktreeconfig")) {
+            return escape_path(common_) + "/config switches extensions.worktreeConfig on";
+        }
+        // An earlier session's, for the day on which it is switched on.
+        return ::faccessat(real_fd_.get(), "config.worktree", F_OK, 0) == 0
+                   ? escape_path(real_) +
+                         "/config.worktree, which git makes only where "
+                         "extensions.worktreeConfig is on, is there without it: remove it"
                    : "";
     }
 
@@ -364,7 +392,9 @@ std::optional<std::string> git_path_in(std::string_view text, std::string_view p
     return plain ? std::optional<std::string>(text) : std::nullopt;
 }
 
-GitFinding look_at_git(const Workspace& workspace, bool allowed, const std::vector<Place>& places) {
+GitFinding look_at_git(const Workspace& workspace,
+                       const GitOptions& options,
+                       const std::vector<Place>& places) {
     GitFinding out;
     // A directory, a link, nothing at all: git finds what it needs in the workspace, or nothing.
     const auto text = process::read_file_beneath(workspace.fd.get(), ".git", kLinkBytesMax);
@@ -378,17 +408,23 @@ GitFinding look_at_git(const Workspace& workspace, bool allowed, const std::vect
     }
     const std::string says = "the workspace " + escape_path(workspace.path) +
                              " is a git worktree of " + escape_path(gitdir) + ", which ";
-    if (!allowed) {
+    if (!options.common_dir) {
         out.warning = says +
                       "a session doesn't see: git fails in it; give it a clone of its own, or set "
                       "sandbox.gitCommonDir to true";
         return out;
     }
+    const std::string although =
+        says + "a session doesn't see, although sandbox.gitCommonDir is on: ";
+    if (options.nested) {
+        out.warning = although +
+                      "sandbox.nested is on, too, and with it a session gets rid of what keeps a "
+                      "part of it read-only; switch that off, or give it a clone of its own";
+        return out;
+    }
     Repository repository(workspace, gitdir);
-    const std::string problem = repository.prove(places);
-    if (!problem.empty()) {
-        out.warning =
-            says + "a session doesn't see, although sandbox.gitCommonDir is on: " + problem;
+    if (const std::string problem = repository.prove(places); !problem.empty()) {
+        out.warning = although + problem;
         return out;
     }
     if (!lies_in(repository.common(), workspace.path)) {

@@ -135,7 +135,7 @@ TEST_CASE("git works in a worktree whose logs are the session's own") {
     git(world, "cd " + world.root + "/main; git log --format=%s third | grep -q fourth; git fsck");
 }
 
-TEST_CASE("a user's own git is led nowhere by what a session lays in the repository") {
+TEST_CASE("what is read-only in a repository keeps out links that a user's git would follow") {
     World world;
     make_worktree(world, "main", world.workspace("coder"));
     allow(world);
@@ -196,6 +196,55 @@ TEST_CASE("a repository in which a session left a link is not bound again") {
     CHECK_CONTAINS(world.mosaic({"sandbox", "show", "coder", "--business", "acme"}).out, said);
     CHECK(trim(world.ask("coder", "git status >/dev/null 2>&1 && echo works || echo fails")) ==
           "fails");
+}
+
+TEST_CASE("a repository in which a session left a FIFO or settings for later is not bound again") {
+    World world;
+    make_worktree(world, "main", world.workspace("coder"));
+    allow(world);
+    const std::string common = world.root + "/main/.git";
+
+    struct Left {
+        std::string path;
+        std::string how;
+        std::string said;
+    };
+
+    world.start();
+    for (const Left& left :
+         {Left{common + "/refs/heads/d", "mkfifo", " is neither a file nor a directory"},
+          Left{common + "/objects/aa/b",
+               "mkdir -p " + common + "/objects/aa; mkfifo",
+               " is neither a file nor a directory"},
+          Left{common + "/worktrees/coder/config.worktree", "touch", ", which git makes only"}}) {
+        CAPTURE(left.path);
+        const std::string run = text(world.launch("coder"), "run");
+        CHECK(trim(world.ask("coder", left.how + " " + left.path + "; git status -s; echo left")) ==
+              "left");
+        world.stop_run(run);
+        world.wait_log("end", run);
+        const std::string again = text(world.launch("coder"), "run");
+        CHECK_CONTAINS(world.host_log(), left.path + left.said);
+        CHECK(trim(world.ask("coder", "ls " + common + " 2>/dev/null || echo hidden")) == "hidden");
+        world.stop_run(again);
+        world.wait_log("end", again);
+        git(world, "rm " + left.path);
+    }
+}
+
+TEST_CASE("a repository is not bound for a session that may nest sandboxes") {
+    World world;
+    make_worktree(world, "main", world.workspace("coder"));
+    world.system.set("sandbox", object({{"gitCommonDir", true}, {"nested", true}}));
+    world.write_config();
+    world.start();
+    world.launch("coder");
+    const std::string said = "although sandbox.gitCommonDir is on: sandbox.nested is on, too";
+    CHECK_CONTAINS(world.host_log(), said);
+    CHECK_CONTAINS(world.mosaic({"sandbox", "show", "coder", "--business", "acme"}).out, said);
+    CHECK_CONTAINS(world.mosaic({"doctor", "--business", "acme"}).out, said);
+    const std::string common = world.root + "/main/.git";
+    CHECK(trim(world.ask("coder", "ls " + common + " 2>/dev/null || echo hidden")) == "hidden");
 }
 
 TEST_CASE("a repository that one role lays for another is not bound") {

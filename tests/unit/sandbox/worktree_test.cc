@@ -17,6 +17,8 @@ using namespace mosaic::sandbox;
 
 namespace {
 
+constexpr GitOptions kAllowed = {.common_dir = true};
+
 // A main clone with the worktree `ws`.
 struct Clone {
     Scratch scratch;
@@ -34,12 +36,12 @@ struct Clone {
         }
     }
 
-    [[nodiscard]] GitFinding look(bool allowed = true,
+    [[nodiscard]] GitFinding look(const GitOptions& options = kAllowed,
                                   const std::vector<Place>& places = {}) const {
         Workspace workspace;
         workspace.path = ws;
         workspace.fd.reset(::open(ws.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-        return look_at_git(workspace, allowed, places);
+        return look_at_git(workspace, options, places);
     }
 };
 
@@ -99,8 +101,14 @@ TEST_CASE("a relative gitdir is read from the workspace") {
 
 TEST_CASE("without the option nothing is bound and the warning says what to do") {
     const Clone clone;
-    check_unbound(clone.look(false), "set sandbox.gitCommonDir to true");
-    check_unbound(clone.look(false), clone.admin);
+    check_unbound(clone.look(GitOptions{}), "set sandbox.gitCommonDir to true");
+    check_unbound(clone.look(GitOptions{}), clone.admin);
+}
+
+TEST_CASE("a repository is not bound where a session could undo its read-only mounts") {
+    const Clone clone;
+    check_unbound(clone.look({.common_dir = true, .nested = true}), "sandbox.nested is on");
+    check_unbound(clone.look({.nested = true}), "set sandbox.gitCommonDir to true");
 }
 
 TEST_CASE("what is no worktree is nothing to speak of") {
@@ -176,6 +184,7 @@ TEST_CASE("a repository with a link that its owner's git would follow is not bou
                              "refs/heads/a/b",
                              "refs/x",
                              "objects/aa",
+                             "objects/aa/bb",
                              "objects/info/commit-graph",
                              "objects/pack/multi-pack-index",
                              "logs/HEAD",
@@ -193,6 +202,30 @@ TEST_CASE("a repository with a link that its owner's git would follow is not bou
     }
 }
 
+TEST_CASE("a repository with what git would wait at is not bound") {
+    for (const char* name : {"refs/heads/master",
+                             "objects/x",
+                             "objects/aa/bb",
+                             "objects/info/commit-graph",
+                             "objects/pack/x.pack",
+                             "logs/refs/heads/master",
+                             "worktrees/ws/HEAD",
+                             "worktrees/ws/logs/HEAD"}) {
+        CAPTURE(name);
+        const Clone clone;
+        const std::filesystem::path path = clone.common + "/" + name;
+        std::filesystem::create_directories(path.parent_path());
+        REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+        check_unbound(clone.look(), path.string() + " is neither a file nor a directory");
+        std::filesystem::remove(path);
+        REQUIRE(::mknod(path.c_str(), S_IFSOCK | 0600, 0) == 0);
+        check_unbound(clone.look(), path.string() + " is neither a file nor a directory");
+        std::filesystem::remove(path);
+        clone.scratch.file(std::string("main/.git/") + name);
+        CHECK(clone.look().warning.empty());
+    }
+}
+
 TEST_CASE("a repository is not bound when a link could lie too deep to be seen") {
     const Clone clone;
     std::string deep = "main/.git/refs";
@@ -203,6 +236,12 @@ TEST_CASE("a repository is not bound when a link could lie too deep to be seen")
     CHECK(clone.look().warning.empty());
     clone.scratch.link("/etc/hostname", deep + "/d/x");
     check_unbound(clone.look(), "lies too deep");
+}
+
+TEST_CASE("how deep objects lie is no matter") {
+    const Clone clone;
+    clone.scratch.link("/etc/hostname", "main/.git/objects/aa/b/c");
+    CHECK(clone.look().warning.empty());
 }
 
 TEST_CASE("a repository's names are told on one line") {
@@ -220,23 +259,26 @@ TEST_CASE("a repository whose logs are no directory is not bound") {
     check_unbound(clone.look(), "main/.git/logs is no directory");
 }
 
-TEST_CASE("a repository is looked through for links to a bound") {
-    const Clone clone;
-    for (int i = 0; i <= 20'000; ++i) {
-        clone.scratch.file("main/.git/logs/" + std::to_string(i));
+TEST_CASE("a repository is looked through to a bound") {
+    for (const std::string part : {"refs/", "objects/aa/"}) {
+        CAPTURE(part);
+        const Clone clone;
+        for (int i = 0; i <= 20'000; ++i) {
+            clone.scratch.file("main/.git/logs/" + std::to_string(i));
+        }
+        CHECK(clone.look().warning.empty());
+        for (int i = 0; i <= 20'000; ++i) {
+            clone.scratch.file("main/.git/" + part + std::to_string(i));
+        }
+        check_unbound(clone.look(), "too many files");
     }
-    CHECK(clone.look().warning.empty());
-    for (int i = 0; i <= 20'000; ++i) {
-        clone.scratch.file("main/.git/refs/" + std::to_string(i));
-    }
-    check_unbound(clone.look(), "too many files");
 }
 
 TEST_CASE("a repository in a place that no workspace may be in is not bound") {
     const Clone clone;
     const std::vector<Place> data = {
         Place{.path = clone.scratch / "main", .what = "the data root"}};
-    check_unbound(clone.look(true, data), "the data root");
+    check_unbound(clone.look(kAllowed, data), "the data root");
 }
 
 TEST_CASE("a repository in or around another workspace is not bound") {
@@ -245,14 +287,14 @@ TEST_CASE("a repository in or around another workspace is not bound") {
         for (const std::string& path :
              {clone.scratch / "main", clone.common + "/refs", clone.common + "/worktrees"}) {
             CAPTURE(path);
-            check_unbound(clone.look(true, {workspace_place({"pm", path, shared}, shared)}),
+            check_unbound(clone.look(kAllowed, {workspace_place({"pm", path, shared}, shared)}),
                           std::string(kWorkspaceOf) + "pm, " + path);
         }
     }
-    CHECK(clone.look(true, {workspace_place({"pm", clone.scratch / "main/.gi", false}, false)})
+    CHECK(clone.look(kAllowed, {workspace_place({"pm", clone.scratch / "main/.gi", false}, false)})
               .warning.empty());
     // Both share the workspace that is the worktree.
-    CHECK(clone.look(true, {workspace_place({"pm", clone.ws, true}, true)}).warning.empty());
+    CHECK(clone.look(kAllowed, {workspace_place({"pm", clone.ws, true}, true)}).warning.empty());
 }
 
 TEST_CASE("a repository in what sessions write of another is not bound") {
@@ -280,7 +322,15 @@ TEST_CASE("a repository in what sessions write of another is not bound") {
 TEST_CASE("settings of a worktree's own keep a repository from being bound") {
     const Clone clone;
     clone.scratch.file("main/.git/config", "[extensions]\n\tWorktreeConfig = true\n");
-    check_unbound(clone.look(), "extensions.worktreeConfig");
+    check_unbound(clone.look(), "extensions.worktreeConfig on");
+}
+
+TEST_CASE("settings that wait for that to be switched on do so too") {
+    const Clone clone;
+    clone.scratch.file("main/.git/worktrees/ws/config.worktree");
+    check_unbound(clone.look(), clone.admin + "/config.worktree");
+    std::filesystem::remove(clone.admin + "/config.worktree");
+    CHECK(clone.look().warning.empty());
 }
 
 TEST_CASE("a repository that is swapped while it is looked at is never another's") {
@@ -319,7 +369,7 @@ TEST_CASE("a repository that is swapped while it is looked at is never another's
     REQUIRE(::stat((scratch / "private/.git").c_str(), &secret) == 0);
     int leaked = 0;
     for (int i = 0; i < 20000; ++i) {
-        const GitFinding finding = look_at_git(workspace, true, {});
+        const GitFinding finding = look_at_git(workspace, kAllowed, {});
 
         struct stat bound {};
 

@@ -20,7 +20,7 @@ struct PlanFacts {
     const std::string& contract;
     const std::string& bwrap_version;
     const std::string& harness_version;  // empty: unknown
-    uint64_t mounts;                     // the version of the table of mounts
+    uint64_t mounts = 0;                 // the version of the table of mounts
     bool warm = false;                   // nobody asks for it yet
 };
 

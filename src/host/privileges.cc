@@ -71,6 +71,7 @@ std::vector<std::string> words_of(char** argv) {
 // As execv takes them; they point into `words`.
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
     std::vector<char*> out;
+    out.reserve(words.size() + 1);
     for (std::string& word : words) {
         out.push_back(word.data());
     }

@@ -337,7 +337,7 @@ Result<bool> replace_as(int parent,
                         const std::optional<Owner>& owner,
                         const Put& put) {
     MOSAIC_TRY_ASSIGN(Temporary temporary, create_temporary(parent, name, content, mode));
-    const auto replaced = [&]() -> Result<bool> {
+    auto replaced = [&]() -> Result<bool> {
         if (owner && ::fchown(temporary.file.get(), owner->user, owner->group) != 0) {
             return fail_sys(errno,
                             "giving the new " + name + " to user " + std::to_string(owner->user) +

@@ -74,7 +74,7 @@ std::string written_part_of(const std::string& path) {
     for (std::string part = path; part != "/"; part = parent_of(part)) {
         const bool written =
             std::find(kWritten.begin(), kWritten.end(), name_of(part)) != kWritten.end();
-        const std::string parent = parent_of(part);
+        std::string parent = parent_of(part);
         if (written && is_directory(parent + "/objects") && is_directory(parent + "/refs")) {
             return parent;
         }

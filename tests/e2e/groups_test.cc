@@ -284,22 +284,9 @@ TEST_CASE("an operator's shell can't write the operator's own control group") {
     start_in(world, group.path);
     const Group mine;
     const Finished shell =
-        run({"/bin/sh",
-             "-c",
-             "echo $$ >'" + mine.path +
-                 "/cgroup.procs' || exit 9; printf '%s\\n' 'unshare -U true || echo "
-                 "\"nested=$(echo refused)\"' 'exit 7' | \"$@\"",
-             "sh",
-             world.prefix() + "/bin/mosaic",
-             "sandbox",
-             "shell",
-             "coder",
-             "--config",
-             world.system_file,
-             "--business",
-             "acme",
-             "--data",
-             world.data},
+        run(world.shell_argv("echo $$ >'" + mine.path +
+                             "/cgroup.procs' || exit 9; printf '%s\\n' 'unshare -U true || echo "
+                             "\"nested=$(echo refused)\"' 'exit 7'"),
             world.environment());
     CHECK(shell.exit.code == 7);
     CHECK_CONTAINS(shell.err, "without sandbox.nested");

@@ -350,6 +350,22 @@ Finished World::mosaic(std::vector<std::string> arguments, int timeout_ms) const
     return run(arguments, environment(), timeout_ms);
 }
 
+std::vector<std::string> World::shell_argv(const std::string& input) const {
+    return {"/bin/sh",
+            "-c",
+            input + " | exec \"$0\" \"$@\"",
+            prefix_ + "/bin/mosaic",
+            "sandbox",
+            "shell",
+            "coder",
+            "--config",
+            system_file,
+            "--business",
+            "acme",
+            "--data",
+            data};
+}
+
 json::Value World::launch(std::string_view instance, std::string_view thread) {
     std::vector<std::string> arguments = {"launch", std::string(instance), "--json"};
     if (!thread.empty()) {

@@ -78,6 +78,8 @@ class World {
     // What host, runner and commands wrote about themselves since the World began.
     [[nodiscard]] std::string host_log() const { return read_text(root + "/host.log"); }
 
+    // An operator's shell in the coder's sandbox, which gets what the shell command `input` writes.
+    [[nodiscard]] std::vector<std::string> shell_argv(const std::string& input) const;
     // `mosaic ARGUMENTS... --config F --data D`.
     [[nodiscard]] Finished mosaic(std::vector<std::string> arguments,
                                   int timeout_ms = kWaitMs) const;

@@ -144,21 +144,8 @@ TEST_CASE("a workspace whose path isn't UTF-8 is shown at the link that names it
     check_session(world, real, world.root + "/link/deep");
     // An operator's shell stands at the same place.
     write_text(world.root + "/typed", "echo \"in=$(pwd -P)\"; cat mine; exit\n");
-    const Finished shell = run({"/bin/sh",
-                                "-c",
-                                "cat \"$0\" | exec \"$@\"",
-                                world.root + "/typed",
-                                world.prefix() + "/bin/mosaic",
-                                "sandbox",
-                                "shell",
-                                "coder",
-                                "--config",
-                                world.system_file,
-                                "--business",
-                                "acme",
-                                "--data",
-                                world.data},
-                               world.environment());
+    const Finished shell =
+        run(world.shell_argv("cat '" + world.root + "/typed'"), world.environment());
     CHECK_CONTAINS(shell.out, "in=" + world.root + "/link/deep");
     CHECK_CONTAINS(shell.out, "of the workspace");
 }

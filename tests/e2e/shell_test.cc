@@ -20,26 +20,10 @@ namespace {
 
 constexpr const char* kPython = "/usr/bin/python3";
 
-std::vector<std::string> shell_argv(const World& world, const std::string& input) {
-    return {"/bin/sh",
-            "-c",
-            input + " | exec \"$0\" \"$@\"",
-            world.prefix() + "/bin/mosaic",
-            "sandbox",
-            "shell",
-            "coder",
-            "--config",
-            world.system_file,
-            "--business",
-            "acme",
-            "--data",
-            world.data};
-}
-
 // Types the script, a line at a time.
 Finished in_shell(const World& world, const std::string& script) {
     write_text(world.root + "/typed", script);
-    return run(shell_argv(world, "cat " + world.root + "/typed"), world.environment());
+    return run(world.shell_argv("cat " + world.root + "/typed"), world.environment());
 }
 
 std::string shells(const World& world) {
@@ -109,7 +93,7 @@ TEST_CASE("a shell in a sandbox needs no host and a killed one is tidied up afte
     LineStream output((UniqueFd(ends[0])));
     UniqueFd input(ends[1]);
     // Its input stays open, so that it lives until it is killed.
-    Child shell = Child::start(shell_argv(world, "( echo 'echo \"up=$(pwd)\"'; exec sleep 600 )"),
+    Child shell = Child::start(world.shell_argv("( echo 'echo \"up=$(pwd)\"'; exec sleep 600 )"),
                                world.environment(),
                                {.out = input.get(), .err = input.get(), .extra = {}});
     input.reset();
@@ -141,7 +125,7 @@ TEST_CASE("a shell in a sandbox ends with its input whenever that ends") {
     World world;
     world.start();
     // Before the shell has made the terminal its own, and in the middle of a line.
-    CHECK(run(shell_argv(world, "true"), world.environment()).exit.code == 0);
+    CHECK(run(world.shell_argv("true"), world.environment()).exit.code == 0);
     const Finished half = in_shell(world, "echo \"half=$(echo line)\"");
     CHECK(half.exit.code == 0);
     CHECK_CONTAINS(half.out, "half=line\r\n");

@@ -14,6 +14,7 @@
 
 #include "base/instant.h"
 #include "process/pidfd.h"
+#include "process/write_all.h"
 #include "wire/limits.h"
 
 namespace mosaic::bench {
@@ -35,17 +36,6 @@ Result<Pipe> make_pipe() {
         return fail_sys(errno, "pipe");
     }
     return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-bool write_all(int fd, const std::string& bytes) {
-    for (size_t done = 0; done < bytes.size();) {
-        const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-        if (n <= 0) {
-            return false;
-        }
-        done += static_cast<size_t>(n);
-    }
-    return true;
 }
 
 // ---- the child's part ----
@@ -70,7 +60,9 @@ class Flood {
             }
             if (stopping_ && outstanding_ == 0) {
                 stopping_ = false;
-                write_all(STDOUT_FILENO, std::to_string(answered_) + "\n");
+                ignore(process::write_all(
+                           STDOUT_FILENO, std::to_string(answered_) + "\n", "standard output"),
+                       "whoever waits for it sees the end");
             }
         }
     }
@@ -78,8 +70,8 @@ class Flood {
   private:
     bool post(const std::string& verb, json::Value args) {
         ++outstanding_;
-        return write_all(bus_.get(),
-                         wire::encode(wire::Request{next_id_++, verb, cap_, std::move(args)}));
+        const wire::Request request{next_id_++, verb, cap_, std::move(args)};
+        return process::write_all(bus_.get(), wire::encode(request), "bus.sock").has_value();
     }
 
     bool fill() {
@@ -130,7 +122,7 @@ class Flood {
             } else if (*line == "begin") {
                 answered_ = 0;
                 going_ = true;
-                if (!fill() || !write_all(STDOUT_FILENO, "begun\n")) {
+                if (!fill() || !process::write_all(STDOUT_FILENO, "begun\n", "standard output")) {
                     return false;
                 }
             } else {
@@ -217,7 +209,7 @@ Flooder::~Flooder() {
 }
 
 Result<std::string> Flooder::command(const std::string& line) {
-    if (!write_all(commands_.get(), line + "\n")) {
+    if (!process::write_all(commands_.get(), line + "\n", "the flooding session")) {
         return fail(Code::unavailable, "the flooding session is gone");
     }
     while (true) {

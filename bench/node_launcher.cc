@@ -11,6 +11,7 @@
 
 #include "base/instant.h"
 #include "process/pidfd.h"
+#include "process/write_all.h"
 
 namespace mosaic::bench {
 namespace {
@@ -89,15 +90,7 @@ NodeLauncher::~NodeLauncher() {
 
 // A command is a few KiB, and the launcher reads at once: this doesn't block for long.
 Result<void> NodeLauncher::tell(const json::Value& command) {
-    const std::string line = json::dump(command) + "\n";
-    for (size_t done = 0; done < line.size();) {
-        const ssize_t n = ::write(commands_.get(), line.data() + done, line.size() - done);
-        if (n < 0) {
-            return fail_sys(errno, "the Node.js launcher");
-        }
-        done += static_cast<size_t>(n);
-    }
-    return {};
+    return process::write_all(commands_.get(), json::dump(command) + "\n", "the Node.js launcher");
 }
 
 Result<void> NodeLauncher::launch(const std::string& run,

@@ -12,6 +12,7 @@
 
 #include "base/unique_fd.h"
 #include "process/files.h"
+#include "process/write_all.h"
 #include "wire/json.h"
 
 namespace mosaic::bench {
@@ -75,14 +76,7 @@ Result<void> write_file(const std::string& path, const std::string& content) {
     if (!fd.valid()) {
         return fail_sys(errno, path);
     }
-    for (size_t done = 0; done < content.size();) {
-        const ssize_t n = ::write(fd.get(), content.data() + done, content.size() - done);
-        if (n < 0) {
-            return fail_sys(errno, path);
-        }
-        done += static_cast<size_t>(n);
-    }
-    return {};
+    return process::write_all(fd.get(), content, path);
 }
 
 Result<void> make_directories(const std::string& path) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/assert.h"
+#include "process/write_all.h"
 
 namespace mosaic::cli {
 namespace {
@@ -17,20 +18,6 @@ size_t width_of(std::string_view text) {
     return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
         return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
     }));
-}
-
-Result<void> write_all(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t n = ::write(fd, text.data(), text.size());
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return fail_sys(errno, "standard output");
-        }
-        text.remove_prefix(static_cast<size_t>(n));
-    }
-    return {};
 }
 
 }  // namespace
@@ -64,7 +51,7 @@ std::string Table::text() const {
 }
 
 Result<void> print(std::string_view text) {
-    return write_all(STDOUT_FILENO, text);
+    return process::write_all(STDOUT_FILENO, text, "standard output");
 }
 
 Result<void> wait_for_input(int fd) {
@@ -94,7 +81,8 @@ Result<void> print_json(const json::Value& value) {
 }
 
 void complain(std::string_view text) {
-    ignore(write_all(STDERR_FILENO, "mosaic: " + escape_for_terminal(text) + "\n"),
+    ignore(process::write_all(
+               STDERR_FILENO, "mosaic: " + escape_for_terminal(text) + "\n", "standard error"),
            "there is nowhere else to say it");
 }
 

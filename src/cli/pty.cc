@@ -10,7 +10,8 @@
 
 #include <array>
 #include <cerrno>
-#include <string_view>
+
+#include "cli/output.h"
 
 namespace mosaic::cli {
 namespace {
@@ -26,17 +27,6 @@ constexpr int kEndAgainMs = 200;
 bool own_size(winsize& size) {
     return ::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 ||
            ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-}
-
-Result<void> print_all(std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t put = ::write(STDOUT_FILENO, text.data(), text.size());
-        if (put < 0 && errno != EINTR) {
-            return fail_sys(errno, "standard output");
-        }
-        text.remove_prefix(put > 0 ? static_cast<size_t>(put) : 0);
-    }
-    return {};
 }
 
 Result<UniqueFd> watch_signals() {
@@ -149,7 +139,7 @@ class Copy {
             if (got <= 0) {
                 return got < 0 && errno == EAGAIN;
             }
-            MOSAIC_TRY(print_all({buffer.data(), static_cast<size_t>(got)}));
+            MOSAIC_TRY(print({buffer.data(), static_cast<size_t>(got)}));
         }
         return true;
     }

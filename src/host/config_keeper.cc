@@ -11,6 +11,7 @@
 #include "host/routes.h"
 #include "host/stage.h"
 #include "process/files.h"
+#include "process/write_all.h"
 #include "wire/codes.h"
 #include "wire/limits.h"
 
@@ -135,14 +136,7 @@ Result<UniqueFd> memory_file(const std::string& text) {
     if (!out.valid()) {
         return fail_sys(errno, "memory for the changed file");
     }
-    size_t written = 0;
-    while (written < text.size()) {
-        const ssize_t put = ::write(out.get(), text.data() + written, text.size() - written);
-        if (put < 0) {
-            return fail_sys(errno, "memory for the changed file");
-        }
-        written += static_cast<size_t>(put);
-    }
+    MOSAIC_TRY(process::write_all(out.get(), text, "memory for the changed file"));
     return out;
 }
 

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "process/open_beneath.h"
+#include "process/write_all.h"
 
 namespace mosaic::process {
 namespace {
@@ -65,20 +66,6 @@ Result<std::string> read_regular(const UniqueFd& file,
     }
 }
 
-Result<void> write_all(int file, std::string_view content, const std::string& name) {
-    while (!content.empty()) {
-        const ssize_t put = ::write(file, content.data(), content.size());
-        if (put < 0 && errno == EINTR) {
-            continue;
-        }
-        if (put < 0) {
-            return fail_sys(errno, "write " + name);
-        }
-        content.remove_prefix(static_cast<size_t>(put));
-    }
-    return {};
-}
-
 constexpr int kCreateFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
 // Makes a file that did not exist, with this mode whatever the umask, and writes it. Removes it
@@ -95,7 +82,7 @@ Result<UniqueFd> create_and_write(int parent,
         if (::fchmod(file.get(), mode) != 0) {
             return fail_sys(errno, "chmod " + name);
         }
-        return write_all(file.get(), content, name);
+        return write_all(file.get(), content, "write " + name);
     }();
     if (!written) {
         ::unlinkat(parent, name.c_str(), 0);

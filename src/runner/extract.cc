@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/utf8.h"
+#include "process/write_all.h"
 #include "runner/json_pointer.h"
 #include "wire/codes.h"
 
@@ -90,22 +91,9 @@ Result<std::string> parse_pointer(std::string_view word) {
     return std::string(word);
 }
 
-bool write_whole(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t n = ::write(fd, text.data(), text.size());
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return false;
-        }
-        text.remove_prefix(static_cast<size_t>(n));
-    }
-    return true;
-}
-
 int complain(int code, const std::string& text) {
-    ignore(write_whole(STDERR_FILENO, escape_for_terminal(text) + "\n"), "the exit code says it");
+    ignore(process::write_all(STDERR_FILENO, escape_for_terminal(text) + "\n", "standard error"),
+           "the exit code says it");
     return code;
 }
 
@@ -155,7 +143,9 @@ class Reading {
             return complain(exit_code::kFailed,
                             last_->text.empty() ? "it failed without a reason" : last_->text);
         }
-        return write_whole(STDOUT_FILENO, last_->text) ? exit_code::kFine : exit_code::kFailed;
+        return process::write_all(STDOUT_FILENO, last_->text, "standard output")
+                   ? exit_code::kFine
+                   : exit_code::kFailed;
     }
 
   private:

@@ -10,6 +10,7 @@
 
 #include "base/utf8.h"
 #include "process/files.h"
+#include "process/write_all.h"
 #include "runner/gate_path.h"
 #include "runner/json_pointer.h"
 #include "wire/limits.h"
@@ -228,22 +229,9 @@ void fill_all(Value& document, std::string_view reason) {
 
 // ---- the program ----
 
-bool write_whole(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t n = ::write(fd, text.data(), text.size());
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return false;
-        }
-        text.remove_prefix(static_cast<size_t>(n));
-    }
-    return true;
-}
-
 int blocked(std::string_view why) {
-    ignore(write_whole(STDERR_FILENO, "denied: " + escape_for_terminal(why) + "\n"),
+    ignore(process::write_all(
+               STDERR_FILENO, "denied: " + escape_for_terminal(why) + "\n", "standard error"),
            "the exit code says it too");
     return kExitBlocked;
 }
@@ -355,8 +343,10 @@ int run_gate(const char* file) {
     const GateDecision decision =
         question ? gate_decision(*policy, *question, home != nullptr ? home : "")
                  : denied(question.error().text);
-    if (!write_whole(STDOUT_FILENO, gate_answer(*policy, decision) + "\n")) {
-        return blocked("the answer can't be written: " + errno_text(errno));
+    const auto answered = process::write_all(
+        STDOUT_FILENO, gate_answer(*policy, decision) + "\n", "the answer can't be written");
+    if (!answered) {
+        return blocked(answered.error().text);
     }
     return 0;
 }

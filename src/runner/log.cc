@@ -2,27 +2,17 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <string>
 
 #include "base/utf8.h"
+#include "process/write_all.h"
 
 namespace mosaic::runner {
 namespace {
 
 void write_line(int fd, std::string_view text) {
-    const std::string line = one_line(text) + "\n";
-    std::string_view rest = line;
-    while (!rest.empty()) {
-        const ssize_t n = ::write(fd, rest.data(), rest.size());
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return;  // a full disk or a closed log must not end the session
-        }
-        rest.remove_prefix(static_cast<size_t>(n));
-    }
+    ignore(process::write_all(fd, one_line(text) + "\n", "the log"),
+           "a full disk or a closed log must not end the session");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/utf8.h"
+#include "process/write_all.h"
 #include "runner/tool_socket.h"
 #include "wire/codes.h"
 #include "wire/json.h"
@@ -83,19 +84,9 @@ int show(const std::string& line) {
         const std::string* const text = told->string();
         return complain(exit_code::kFailed, text != nullptr ? *text : json::dump(*told));
     }
-    const std::string out = json::dump(*told) + "\n";
-    std::string_view rest = out;
-    while (!rest.empty()) {
-        const ssize_t n = ::write(STDOUT_FILENO, rest.data(), rest.size());
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return exit_code::kFailed;
-        }
-        rest.remove_prefix(static_cast<size_t>(n));
-    }
-    return exit_code::kFine;
+    return process::write_all(STDOUT_FILENO, json::dump(*told) + "\n", "standard output")
+               ? exit_code::kFine
+               : exit_code::kFailed;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "process/pidfd.h"
+#include "process/write_all.h"
 #include "runner/environment.h"
 #include "runner/log.h"
 #include "runner/turn_text.h"
@@ -55,7 +56,7 @@ Result<UniqueFd> body_file(std::string_view body) {
     if (!fd.valid()) {
         return fail_sys(errno, "memfd_create");
     }
-    MOSAIC_TRY(write_all(fd.get(), body));
+    MOSAIC_TRY(process::write_all(fd.get(), body, "write"));
     if (::lseek(fd.get(), 0, SEEK_SET) != 0 ||
         ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK) != 0) {
         return fail_sys(errno, "the message's body as standard input");
@@ -113,7 +114,7 @@ Result<void> Turn::prepare(const wire::StateFacts& state) {
     MOSAIC_TRY_ASSIGN(files_,
                       make_turn_files(setting_.directory.turns.get(), setting_.next_number));
     const std::string request = request_text(message_, state);
-    MOSAIC_TRY(write_all(files_.request.get(), request));
+    MOSAIC_TRY(process::write_all(files_.request.get(), request, "write"));
     files_.request.reset();
 
     MOSAIC_TRY_ASSIGN(Pipe output, make_pipe());
@@ -286,7 +287,8 @@ void Turn::read_error() {
     }
     const uint64_t room = kErrorFileBytesMax - std::min(kErrorFileBytesMax, error_bytes_);
     error_bytes_ += piece->size();
-    ignore(write_all(files_.error.get(), piece->substr(0, room)), "a full disk ends no turn");
+    ignore(process::write_all(files_.error.get(), piece->substr(0, room), "write"),
+           "a full disk ends no turn");
     error_tail_ += *piece;
     if (error_tail_.size() > 2 * kErrorTailBytes) {
         error_tail_.erase(0, error_tail_.size() - kErrorTailBytes);
@@ -319,7 +321,7 @@ void Turn::finish() {
     error_.reset();
     spawned_.reset();
     if (files_.reply.valid()) {
-        ignore(write_all(files_.reply.get(), kept_), "a full disk ends no turn");
+        ignore(process::write_all(files_.reply.get(), kept_, "write"), "a full disk ends no turn");
     }
     if (cause_.empty()) {
         reply_ = reply_body(kept_, output_bytes_);

@@ -59,20 +59,6 @@ Result<TurnFiles> make_turn_files(int directory, uint32_t& next) {
     return fail(Code::unsafe, "rw/turns: files stand where the runner makes its own");
 }
 
-Result<void> write_all(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t n = ::write(fd, text.data(), text.size());
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return fail_sys(errno, "write");
-        }
-        text.remove_prefix(static_cast<size_t>(n));
-    }
-    return {};
-}
-
 Result<void> TurnMarker::watch(int io, std::string name) {
     io_ = io;
     name_ = std::move(name);

@@ -21,9 +21,6 @@ struct TurnFiles {
 // Takes the first free number from `next` on, and leaves `next` behind it.
 [[nodiscard]] Result<TurnFiles> make_turn_files(int directory, uint32_t& next);
 
-// Writes all of `text`; the error says why not.
-[[nodiscard]] Result<void> write_all(int fd, std::string_view text);
-
 // The file turn.done of a directory that the session may write in.
 class TurnMarker {
   public:

@@ -20,6 +20,7 @@
 #include "cli/sessions_view.h"
 #include "cli/would_be_run.h"
 #include "process/files.h"
+#include "process/own_program.h"
 #include "process/pidfd.h"
 #include "process/proc.h"
 #include "registry/layout.h"
@@ -110,7 +111,7 @@ Finding home(const config::Environment& env) {
 }
 
 Finding program(const std::string& name) {
-    const auto found = find_beside(name);
+    const auto found = process::find_beside(name);
     if (!found) {
         return {name, Health::refuses, found.error().text, "install mosaic-host whole"};
     }
@@ -153,7 +154,7 @@ Result<UniqueFd> filter_of(bool nested) {
 
 // A launch's own flags around the runner's self-test.
 Finding sandbox_probe(const config::SystemConfig& system, const sandbox::Layout& layout) {
-    const auto runner = find_beside("mosaic-runner");
+    const auto runner = process::find_beside("mosaic-runner");
     if (!runner) {
         return {"sandbox", Health::refuses, "can't be tried without mosaic-runner", ""};
     }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "cli/programs.h"
+#include "process/own_program.h"
 #include "wire/codes.h"
 
 namespace mosaic::cli {
@@ -43,7 +43,7 @@ tl::expected<config::Business, Failure> choose_business(const Context& context,
 }
 
 harness::ModuleSet load_modules(const config::SystemConfig& system) {
-    const auto own = own_executable();
+    const auto own = process::own_executable();
     return harness::load_modules(system, own ? harness::shipped_directory(*own) : "");
 }
 

@@ -7,16 +7,9 @@
 #include "base/instant.h"
 #include "process/pidfd.h"
 
-// The other programs of the product, and short-lived children.
+// Short-lived children.
 
 namespace mosaic::cli {
-
-// The target of /proc/self/exe.
-[[nodiscard]] Result<std::string> own_executable();
-
-// A program of the product: beside this one, or in ../libexec/mosaic. Code::missing names the
-// places.
-[[nodiscard]] Result<std::string> find_beside(const std::string& name);
 
 struct ChildSpec {
     std::string path;

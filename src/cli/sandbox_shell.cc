@@ -11,12 +11,12 @@
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/output.h"
-#include "cli/programs.h"
 #include "cli/pty.h"
 #include "cli/scratch_run.h"
 #include "cli/would_be_run.h"
 #include "harness/stage.h"
 #include "process/files.h"
+#include "process/own_program.h"
 #include "process/pidfd.h"
 #include "process/spawn.h"
 #include "sandbox/binds.h"
@@ -83,7 +83,7 @@ Result<std::vector<harness::StagedFile>> staged_files(const Machine& machine,
     if (module != machine.modules.modules.end()) {
         out = harness::stage_plan(module->second);
     }
-    MOSAIC_TRY_ASSIGN(const std::string runner, find_beside("mosaic-runner"));
+    MOSAIC_TRY_ASSIGN(const std::string runner, process::find_beside("mosaic-runner"));
     MOSAIC_TRY_ASSIGN(harness::StagedFile file, harness::staged_runner(runner));
     out.push_back(std::move(file));
     return out;

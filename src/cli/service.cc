@@ -9,9 +9,9 @@
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/output.h"
-#include "cli/programs.h"
 #include "cli/service_unit.h"
 #include "process/files.h"
+#include "process/own_program.h"
 #include "wire/codes.h"
 
 namespace mosaic::cli {
@@ -146,7 +146,7 @@ Result<std::string> unit_text(const Context& context, const config::SystemConfig
     unit.path = context.env.contains("PATH") ? variable(context, "PATH") : "/usr/bin:/bin";
     unit.pm = context.options.pm;
     unit.config = unusual_config(context, system);
-    MOSAIC_TRY_ASSIGN(const std::string own, own_executable());
+    MOSAIC_TRY_ASSIGN(const std::string own, process::own_executable());
     unit.host = own.substr(0, own.rfind('/')) + "/mosaic-host";
     if (!is_executable_file(unit.host)) {
         return fail(Code::missing, unit.host + " is missing; it belongs beside mosaic");

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "cli/programs.h"
 #include "harness/bundle.h"
 #include "harness/route.h"
+#include "process/own_program.h"
 #include "registry/layout.h"
 #include "sandbox/environment.h"
 #include "sandbox/workspace.h"
@@ -102,7 +102,7 @@ class Builder {
             facts.module_dirs.push_back(module.directory);
         }
         for (const char* name : {"mosaic-broker", "mosaic-runner"}) {
-            if (auto path = find_beside(name)) {
+            if (auto path = process::find_beside(name)) {
                 facts.programs.push_back(std::move(*path));
             }
         }

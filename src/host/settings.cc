@@ -7,6 +7,7 @@
 
 #include "host/log.h"
 #include "process/files.h"
+#include "process/own_program.h"
 #include "registry/layout.h"
 #include "sandbox/hardening.h"
 #include "sandbox/seccomp.h"
@@ -14,27 +15,13 @@
 #include "wire/limits.h"
 
 namespace mosaic::host {
-namespace {
-
-Result<std::string> find_beside(const std::string& directory, const std::string& name) {
-    const std::string here = directory + "/" + name;
-    const std::string apart = directory + "/../libexec/mosaic/" + name;
-    for (const std::string& path : {here, apart}) {
-        if (::access(path.c_str(), X_OK) == 0) {
-            return process::real_path(path);
-        }
-    }
-    return fail(Code::missing, name + " is neither " + here + " nor " + apart);
-}
-
-}  // namespace
 
 Result<Programs> find_programs() {
-    MOSAIC_TRY_ASSIGN(const std::string self, process::real_path("/proc/self/exe"));
-    const std::string directory = self.substr(0, self.rfind('/'));
+    MOSAIC_TRY_ASSIGN(const std::string broker, process::find_beside("mosaic-broker"));
+    MOSAIC_TRY_ASSIGN(const std::string runner, process::find_beside("mosaic-runner"));
     Programs programs;
-    MOSAIC_TRY_ASSIGN(programs.broker, find_beside(directory, "mosaic-broker"));
-    MOSAIC_TRY_ASSIGN(programs.runner, find_beside(directory, "mosaic-runner"));
+    MOSAIC_TRY_ASSIGN(programs.broker, process::real_path(broker));
+    MOSAIC_TRY_ASSIGN(programs.runner, process::real_path(runner));
     return programs;
 }
 

@@ -127,16 +127,6 @@ Result<void> StatusParser::feed(std::string_view bytes) {
     return {};
 }
 
-Result<void> StatusParser::finish() const {
-    if (error_) {
-        return tl::unexpected<Error>(*error_);
-    }
-    if (depth_ != 0) {
-        return fail(Code::invalid, "bwrap status: ends inside an object");
-    }
-    return {};
-}
-
 namespace {
 
 // Bounded, valid UTF-8 and without control characters.

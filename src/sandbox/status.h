@@ -16,7 +16,8 @@
 namespace mosaic::sandbox {
 
 // Reads the stream of --json-status-fd: JSON objects one after the other, in pieces of any size,
-// several at once or one byte at a time. Keys that nobody needs are skipped. Pure.
+// several at once or one byte at a time. Keys that nobody needs are skipped; an object whose end
+// never comes counts as none. Pure.
 class StatusParser {
   public:
     // One object may have this many bytes, the whole stream kStreamBytesMax; bwrap writes some 200.
@@ -26,9 +27,6 @@ class StatusParser {
     // Takes the next bytes. After an error the stream can't be followed any further: each later
     // call returns the same error. What was read before it stays.
     Result<void> feed(std::string_view bytes);
-
-    // At the end of the stream: Code::invalid when it stops inside an object.
-    [[nodiscard]] Result<void> finish() const;
 
     // The runner's pid in our PID namespace, once told. It arrives before the mounts are made.
     [[nodiscard]] std::optional<pid_t> child_pid() const { return child_pid_; }

@@ -10,7 +10,6 @@ namespace {
 
 struct Verdict {
     bool good = false;
-    bool whole = false;
     std::optional<pid_t> child_pid;
     std::optional<int> exit_code;
 
@@ -26,7 +25,6 @@ Verdict read(const std::vector<std::string_view>& pieces) {
         FUZZ_CHECK(out.good || !fed);  // an error stays
         out.good = fed;
     }
-    out.whole = parser.finish().has_value();
     out.child_pid = parser.child_pid();
     out.exit_code = parser.exit_code();
     return out;

@@ -1,6 +1,7 @@
 #include "host/data_root.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "host/log.h"
 #include "process/files.h"
 #include "process/proc.h"
 #include "registry/layout.h"
@@ -93,6 +95,24 @@ std::string holder_of(int lock) {
     return pid.empty() ? "unknown" : pid;
 }
 
+// A host that is killed between the clone and the exec of a bwrap leaves a process that looks like
+// itself and becomes a session's later. It has the flock until then (flock(2): a lock is the open
+// file's, which a clone shares and an exec closes).
+Result<void> wait_for_started(int lock, const std::string& path) {
+    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) {
+        return {};
+    }
+    if (errno == EWOULDBLOCK) {
+        log_line("waiting for a process that an earlier host was starting; it holds " + path);
+    }
+    while (::flock(lock, LOCK_EX) != 0) {
+        if (errno != EINTR) {
+            return fail_sys(errno, path);
+        }
+    }
+    return {};
+}
+
 Result<UniqueFd> take_lock(const DataRoot& root) {
     constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
     const std::string path = registry::lock_path(root.path);
@@ -119,6 +139,7 @@ Result<UniqueFd> take_lock(const DataRoot& root) {
         ::pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
         return fail_sys(errno, path);
     }
+    MOSAIC_TRY(wait_for_started(lock.get(), path));
     return lock;
 }
 

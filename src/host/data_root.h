@@ -17,12 +17,16 @@ struct DataRoot {
     UniqueFd launches;
     UniqueFd runs;   // launches/<business>
     UniqueFd stage;  // bus-host/stage
-    UniqueFd lock;   // an fcntl lock: no child can keep it alive
+    // An fcntl lock, which no child can keep alive, and a flock, which a session's bwrap keeps
+    // until its exec: who has both knows that no process of an earlier host will yet become a
+    // session's.
+    UniqueFd lock;
 };
 
 // Makes what is missing. Refuses (with the remedy) a root under /tmp, directories that aren't ours
 // or not private, socket paths past 107 bytes, and a root that another host serves, naming its pid;
-// nothing is made then. `business` is an id.
+// nothing is made then. Waits, and says so, while a process that an earlier host was starting is on
+// its way to its program. `business` is an id.
 [[nodiscard]] Result<DataRoot> open_data_root(const std::string& path, const std::string& business);
 
 // Whether launches/<business> is still the directory that was opened, by a walk from the root

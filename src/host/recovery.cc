@@ -22,6 +22,7 @@ using launch::LeftoverPhase;
 namespace {
 
 constexpr Duration kKillTakes = seconds(10);
+constexpr Duration kExecTakes = seconds(1);
 
 // /proc/PID/exe of a program that was replaced since reads "<path> (deleted)".
 std::string without_deleted(std::string path) {
@@ -35,6 +36,27 @@ std::string without_deleted(std::string path) {
 bool is_pid_one_inside(pid_t pid) {
     const std::vector<pid_t> numbers = process::read_ns_pids(pid);
     return numbers.size() > 1 && numbers.back() == 1;
+}
+
+launch::SeenProcess see(pid_t pid) {
+    launch::SeenProcess seen;
+    seen.exe = without_deleted(process::read_exe(pid));
+    seen.argv = process::read_cmdline(pid);
+    // A runner has no more arguments: most processes needn't be looked at further.
+    seen.is_pid_one_inside = seen.argv.size() == 2 && is_pid_one_inside(pid);
+    return seen;
+}
+
+// What the process is, once it is anything, at most until `patience`. No event tells that an exec
+// is over; it is a matter of microseconds, and of more only where the processor is wanted by all.
+launch::SeenProcess see_executed(pid_t pid, int pidfd, Instant patience) {
+    launch::SeenProcess seen = see(pid);
+    pollfd gone{pidfd, POLLIN, 0};
+    while (launch::is_being_executed(seen) && monotonic_now() < patience &&
+           ::poll(&gone, 1, 1) == 0) {
+        seen = see(pid);
+    }
+    return seen;
 }
 
 }  // namespace
@@ -81,31 +103,37 @@ Recovery::Rest& Recovery::rest_of(uint32_t leftover) {
 }
 
 // The run whose process this is by the look of it; empty when it is none of a session's.
-std::string Recovery::run_of(pid_t pid) const {
-    launch::SeenProcess seen;
-    seen.exe = without_deleted(process::read_exe(pid));
-    seen.argv = process::read_cmdline(pid);
-    // A runner has no more arguments: most processes needn't be looked at further.
-    seen.is_pid_one_inside = seen.argv.size() == 2 && is_pid_one_inside(pid);
+std::string Recovery::run_of(const launch::SeenProcess& seen) const {
     return launch::run_of(seen, bwrap_real_, parts_.runs_path);
 }
 
+bool Recovery::is_known(pid_t pid) const {
+    return std::any_of(processes_.begin(), processes_.end(), [&](const auto& process) {
+        return process->pid == pid && !process->gone;
+    });
+}
+
 // One pass over /proc. The pidfd comes before the look: what was looked at is what it names.
-void Recovery::scan() {
+void Recovery::scan(const std::string& only) {
     const uid_t us = ::geteuid();
+    const Instant patience = monotonic_now() + kExecTakes;
     for (const pid_t pid : process::list_pids()) {
-        if (process::read_owner(pid) != us) {
+        if (process::read_owner(pid) != us || is_known(pid)) {
             continue;
         }
-        if (run_of(pid).empty()) {
+        const launch::SeenProcess first = see(pid);
+        if (run_of(first).empty() && !launch::is_being_executed(first)) {
             continue;
         }
         auto pidfd = process::open_pidfd(pid);
-        const std::string run = run_of(pid);
-        if (!pidfd || run.empty() || process::has_exited(pidfd->get())) {
+        if (!pidfd) {
             continue;
         }
-        add_process(leftovers_.of_run(run), pid, std::move(*pidfd));
+        const std::string run = run_of(see_executed(pid, pidfd->get(), patience));
+        const bool wanted = only.empty() ? !run.empty() : run == only;
+        if (wanted && !process::has_exited(pidfd->get())) {
+            add_process(leftovers_.of_run(run), pid, std::move(*pidfd));
+        }
     }
 }
 
@@ -114,9 +142,7 @@ void Recovery::note_entry_processes(const registry::SessionEntry& entry) {
     const uint32_t index = leftovers_.of_run(entry.run);
     const auto consider = [&](int64_t number, const std::string& start) {
         const auto pid = static_cast<pid_t>(number);
-        const bool known = std::any_of(
-            processes_.begin(), processes_.end(), [&](const auto& p) { return p->pid == pid; });
-        if (known || pid <= 0) {
+        if (is_known(pid) || pid <= 0) {
             return;
         }
         auto pidfd = process::open_pidfd(pid);
@@ -143,11 +169,25 @@ void Recovery::add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd) {
     rest_of(leftover).processes.push_back(index);
 }
 
+bool Recovery::all_gone(uint32_t leftover) {
+    const std::vector<uint32_t>& all = rest_of(leftover).processes;
+    return std::all_of(all.begin(), all.end(), [&](uint32_t p) { return processes_[p]->gone; });
+}
+
 void Recovery::on_process_gone(uint32_t index) {
     processes_[index]->gone = true;
     const uint32_t leftover = processes_[index]->leftover;
+    if (!all_gone(leftover)) {
+        return;
+    }
+    // A bwrap that was found without its sandbox may have forked it between the look and its death.
+    // A sandbox that was found took everything inside along.
     const std::vector<uint32_t>& all = rest_of(leftover).processes;
-    if (std::all_of(all.begin(), all.end(), [&](uint32_t p) { return processes_[p]->gone; })) {
+    if (std::none_of(all.begin(), all.end(), [&](uint32_t p) { return processes_[p]->inner; })) {
+        scan(leftovers_[leftover].run);
+        kill(leftover);
+    }
+    if (all_gone(leftover)) {
         parts_.loop.post(leftover, LeftoverEvent::gone);
     }
 }

@@ -70,10 +70,13 @@ class Recovery {
     };
 
     [[nodiscard]] Rest& rest_of(uint32_t leftover);
+    [[nodiscard]] bool all_gone(uint32_t leftover);
     void note_entry_processes(const registry::SessionEntry& entry);
-    void scan();
+    // Every process of a session that isn't known, or only those of `run`.
+    void scan(const std::string& run = {});
+    [[nodiscard]] bool is_known(pid_t pid) const;
     void add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd);
-    [[nodiscard]] std::string run_of(pid_t pid) const;
+    [[nodiscard]] std::string run_of(const launch::SeenProcess& seen) const;
     void carry_out(uint32_t index, const launch::LeftoverStep& step);
     void carry_out(uint32_t index, launch::LeftoverEffect effect);
     void kill(uint32_t leftover);

@@ -156,6 +156,7 @@ Result<void> Runs::start_behind_gate(RunSlot& s) {
     }
     spec.new_keyring = true;
     spec.oom_score_adj = kSessionOomScore;
+    spec.until_exec_fd = parts_.root.lock.get();
     UniqueFd group;
     if (parts_.groups.on()) {
         MOSAIC_TRY_ASSIGN(group, parts_.groups.make(s.run, s.plan.group_limits));

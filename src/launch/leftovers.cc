@@ -26,6 +26,10 @@ bool is_warm(const Leftover& leftover) {
 
 }  // namespace
 
+bool is_being_executed(const SeenProcess& process) {
+    return !process.exe.empty() && process.argv.empty();
+}
+
 std::string run_of(const SeenProcess& process,
                    const std::string& bwrap,
                    const std::string& runs_path) {

@@ -18,6 +18,10 @@ struct SeenProcess {
     bool is_pid_one_inside = false;  // of a PID namespace below ours
 };
 
+// Between the point of no return of an execve(2) and its end a process has its new program and no
+// arguments yet: what it is can't be told. (A zombie or a kernel thread has no program.)
+[[nodiscard]] bool is_being_executed(const SeenProcess& process);
+
 // The run whose process this is by the look of it, empty when it is none of a session's: the
 // configured bwrap with a run directory among what it binds, or a runner with one as its argument.
 // `bwrap` is its real path, `runs_path` the directory of the run directories.

@@ -229,6 +229,7 @@ struct Spawned::State {
         }
         plan.parent = ::getpid();
         plan.landlock_fd = spec.landlock_scope_fd;
+        plan.until_exec_fd = spec.until_exec_fd;
         control_group_fd = spec.control_group_fd;
         plan.new_session = spec.new_session;
         plan.controlling_terminal = spec.controlling_terminal;

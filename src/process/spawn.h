@@ -41,6 +41,9 @@ struct SpawnSpec {
     // on; -1: it stays in ours. It is made there (TRAP-26); where that fails it moves there before
     // anything else.
     int control_group_fd = -1;
+    // A descriptor of ours, close-on-exec, that the child keeps open until its program runs; -1:
+    // none. A flock(2) on it then tells whoever wants that lock that the child is still on its way.
+    int until_exec_fd = -1;
     bool parent_death_kill = false;  // PR_SET_PDEATHSIG SIGKILL: dies with the calling thread
 };
 

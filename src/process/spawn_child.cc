@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/keyctl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -74,6 +75,9 @@ MOSAIC_SHARED_MEMORY_CHILD void place_descriptors(SpawnPlan& plan) {
         must(plan, step, moved);
         plan.duplicates[i] = static_cast<int>(moved);
     }
+    if (plan.until_exec_fd >= 0) {
+        must(plan, step, raw_syscall(SYS_fcntl, plan.until_exec_fd, F_DUPFD_CLOEXEC, above));
+    }
     const long result_above = raw_syscall(SYS_fcntl, plan.result_fd, F_DUPFD_CLOEXEC, above);
     must(plan, step, result_above);
     plan.result_fd = static_cast<int>(result_above);
@@ -92,7 +96,9 @@ MOSAIC_SHARED_MEMORY_CHILD void place_descriptors(SpawnPlan& plan) {
     for (ptrdiff_t i = 0; i < plan.gap_count; ++i) {
         must(plan, step, raw_syscall(SYS_close_range, plan.gaps[2 * i], plan.gaps[2 * i + 1], 0));
     }
-    must(plan, step, raw_syscall(SYS_close_range, result_place + 1, ~0U, 0));
+    // What the program must not have is closed by the exec itself: what is to be kept until then,
+    // is kept.
+    must(plan, step, raw_syscall(SYS_close_range, result_place + 1, ~0U, CLOSE_RANGE_CLOEXEC));
 }
 
 // The parent blocked all signals around the clone: no handler of its can run in this copy.

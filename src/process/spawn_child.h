@@ -47,6 +47,7 @@ struct SpawnPlan {
     pid_t parent = 0;
     int landlock_fd = -1;
     int control_group_fd = -1;  // to be entered by the child itself
+    int until_exec_fd = -1;     // close-on-exec, to be kept until then
     bool new_session = false;
     bool controlling_terminal = false;
     bool new_keyring = false;

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "process/pidfd.h"
 #include "process/spawn.h"
@@ -264,6 +266,35 @@ TEST_CASE("a data root that another process serves is refused with its pid") {
     CHECK(process::reap(holder->pidfd()).has_value());
     CHECK(open_data_root(path, "acme").has_value());
     CHECK(content(AT_FDCWD, path + "/bus-host/lock") == std::to_string(::getpid()) + "\n");
+}
+
+TEST_CASE("a data root waits for what an earlier host was starting") {
+    const Scratch scratch;
+    const std::string path = lay(scratch);
+    // Held as by a clone of a killed host that hasn't come to its exec.
+    UniqueFd held(::open((path + "/bus-host/lock").c_str(), O_RDWR | O_CLOEXEC));
+    REQUIRE(held.valid());
+    REQUIRE(::flock(held.get(), LOCK_EX | LOCK_NB) == 0);
+    Ends said = make_pipe();
+    const UniqueFd before(::fcntl(2, F_DUPFD_CLOEXEC, 0));
+    REQUIRE(::dup2(said.b.get(), 2) == 2);
+    said.b.reset();
+    std::string line;
+    std::thread starting([&] {
+        // The word that it waits lets the clone go.
+        char byte = 0;
+        while (::read(said.a.get(), &byte, 1) == 1 && byte != '\n') {
+            line += byte;
+        }
+        held.reset();
+    });
+    const auto root = open_data_root(path, "acme");
+    REQUIRE(::dup2(before.get(), 2) == 2);
+    starting.join();
+    CHECK(root.has_value());
+    CHECK(line.find("waiting for a process that an earlier host was starting; it holds " + path +
+                    "/bus-host/lock") != std::string::npos);
+    CHECK_FALSE(held.valid());
 }
 
 TEST_CASE("no child keeps the lock alive, and a lock that is a link is refused") {

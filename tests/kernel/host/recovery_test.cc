@@ -12,6 +12,7 @@
 #include "process/pidfd.h"
 #include "process/proc.h"
 #include "registry/layout.h"
+#include "sandbox/binds.h"
 #include "sandboxed.h"
 #include "scripted_broker.h"
 
@@ -128,6 +129,36 @@ TEST_CASE(
     // No entry and no broker know it: nothing is left to do.
     CHECK(rig.recovery->leftovers().over());
     CHECK(rig.broker->ends_waiting() == 0);
+}
+
+TEST_CASE("what a bwrap forks between the look at it and its death is found and killed, too") {
+    if (!bwrap_works()) {
+        return;
+    }
+    Recovering rig;
+    if (!rig.ok()) {
+        return;
+    }
+    const StderrCapture quiet;
+    // A bwrap that hasn't come to its sandbox: it waits behind its gate.
+    const Ends gate = make_pipe();
+    const std::string dir = rig.run_dir(kRunA);
+    const std::string gate_fd = std::to_string(sandbox::kGateFd);
+    const Started early(
+        bwrap_argv({"--ro-bind", dir, dir, "--userns-block-fd", gate_fd}, {rig.runner, dir}),
+        {{gate.a.get(), sandbox::kGateFd}});
+    rig.begin({}, rig.boot_id);
+    CHECK(rig.recovery->leftovers().size() == 1);
+    // Its death isn't noticed yet.
+    Started forked(rig.session(rig.run_dir(kRunA)));
+    forked.wait_for_inner("mosaic-runner");
+    const UniqueFd inner = pin(*forked.inner());
+    rig.run_until([&] { return !rig.leftover_events.empty(); });
+    CHECK(process::has_exited(early.pidfd()));
+    CHECK(process::has_exited(forked.pidfd()));
+    CHECK(process::has_exited(inner.get()));
+    CHECK(rig.leftover_events.size() == 1);
+    CHECK(rig.recovery->leftovers().over());
 }
 
 TEST_CASE("a runner whose outer is dead is found by itself") {

@@ -54,13 +54,15 @@ bool bwrap_works() {
     return works;
 }
 
-Started::Started(const std::vector<std::string>& argv) {
+Started::Started(const std::vector<std::string>& argv,
+                 const std::vector<std::pair<int, int>>& descriptors) {
     Ends pipe = make_pipe();
     process::SpawnSpec spec;
     spec.path = argv.front();
     spec.argv = argv;
     spec.env = {"PATH=/usr/bin:/bin"};
-    spec.descriptors = {{pipe.b.get(), 3}};
+    spec.descriptors = descriptors;
+    spec.descriptors.emplace_back(pipe.b.get(), 3);
     auto child = process::spawn(spec);
     if (!child) {
         FAIL(child.error().text);

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -24,7 +25,9 @@ namespace mosaic::test {
 // its end, and what it was told to kill besides.
 class Started {
   public:
-    explicit Started(const std::vector<std::string>& argv);
+    // `descriptors` as in process::SpawnSpec; 3 is the status pipe.
+    explicit Started(const std::vector<std::string>& argv,
+                     const std::vector<std::pair<int, int>>& descriptors = {});
     Started(const Started&) = delete;
     Started& operator=(const Started&) = delete;
     ~Started();

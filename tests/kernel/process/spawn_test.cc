@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <linux/keyctl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -14,6 +15,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "process/proc.h"
@@ -76,6 +79,17 @@ std::string value_of(const std::vector<std::string>& lines, const std::string& k
     return "missing";
 }
 
+struct TemporaryDirectory {
+    TemporaryDirectory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
+
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+    ~TemporaryDirectory() { std::filesystem::remove_all(path); }
+
+    std::string path = "/var/tmp/mosaic-spawn.XXXXXX";
+};
+
 long session_keyring() {
     return ::syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0);
 }
@@ -99,10 +113,9 @@ TEST_CASE("a child holds the named descriptors and no other") {
 TEST_CASE("a child enters its control group before its program runs") {
     // A plain directory: no child can be made in it, so that the child has to enter it itself. One
     // of cgroup2: tests/root/groups.sh.
-    std::string directory = "/var/tmp/mosaic-group.XXXXXX";
-    REQUIRE(::mkdtemp(directory.data()) != nullptr);
-    const std::string procs = directory + "/cgroup.procs";
-    const UniqueFd group(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const TemporaryDirectory directory;
+    const std::string procs = directory.path + "/cgroup.procs";
+    const UniqueFd group(::open(directory.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     SpawnSpec spec = probe({"fds"});
     spec.control_group_fd = group.get();
     auto child = spawn(spec);
@@ -118,8 +131,46 @@ TEST_CASE("a child enters its control group before its program runs") {
     char told[8] = {};
     CHECK(::read(file.get(), told, sizeof told) == 1);
     CHECK(told[0] == '0');
-    ::unlink(procs.c_str());
-    ::rmdir(directory.c_str());
+}
+
+TEST_CASE("a descriptor to be kept until the exec holds a lock until then and no longer") {
+    const TemporaryDirectory directory;
+    const std::string file = directory.path + "/lock";
+    UniqueFd ours(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    const UniqueFd others(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+    REQUIRE(::flock(ours.get(), LOCK_EX | LOCK_NB) == 0);
+    // A program that can't be opened before the lease on it is given up (fcntl(2), F_SETLEASE).
+    const Pipe input = make_pipe();
+    SpawnSpec spec = probe({"wait"});
+    const std::string program = directory.path + "/probe";
+    std::filesystem::copy_file(spec.path, program);
+    spec.path = program;
+    std::optional<Spawned> child;  // waited for when the lease is gone, however this ends
+    const UniqueFd lease(::open(program.c_str(), O_RDONLY | O_CLOEXEC));
+    sigset_t wanted_open;
+    ::sigemptyset(&wanted_open);
+    ::sigaddset(&wanted_open, SIGIO);
+    sigset_t before;
+    REQUIRE(::sigprocmask(SIG_BLOCK, &wanted_open, &before) == 0);
+    REQUIRE(::fcntl(lease.get(), F_SETLEASE, F_WRLCK) == 0);
+    // At a number that the program gets for something else.
+    spec.descriptors = {{input.read.get(), 0}, {input.read.get(), ours.get()}};
+    spec.until_exec_fd = ours.get();
+    auto spawned = spawn(spec);
+    REQUIRE(spawned.has_value());
+    child.emplace(std::move(*spawned));
+    int signal = 0;
+    REQUIRE(::sigwait(&wanted_open, &signal) == 0);
+    ours.reset();
+    CHECK(::flock(others.get(), LOCK_EX | LOCK_NB) == -1);
+    CHECK(errno == EWOULDBLOCK);
+
+    REQUIRE(::fcntl(lease.get(), F_SETLEASE, F_UNLCK) == 0);
+    REQUIRE(::sigprocmask(SIG_SETMASK, &before, nullptr) == 0);
+    REQUIRE(child->wait_exec().has_value());
+    CHECK(::flock(others.get(), LOCK_EX) == 0);
+    REQUIRE(signal_pidfd(child->pidfd(), SIGKILL).has_value());
+    CHECK(wait_exit(child->pidfd()).signal == SIGKILL);
 }
 
 TEST_CASE("each descriptor arrives at its number for every permutation of overlapping numbers") {

@@ -37,6 +37,12 @@ wire::BoundRun bound_of(const std::string& run, const std::string& instance) {
 
 }  // namespace
 
+TEST_CASE("what has a program and no arguments yet is being executed") {
+    CHECK(is_being_executed({kBwrap, {}}));
+    CHECK_FALSE(is_being_executed({kBwrap, {"bwrap"}}));
+    CHECK_FALSE(is_being_executed({"", {}}));  // a zombie
+}
+
 TEST_CASE("a bwrap that binds a run directory is that run's") {
     const SeenProcess outer{kBwrap, {"bwrap", "--ro-bind", kRuns + "/" + kRun, "/x", "--", "p"}};
     CHECK(run_of(outer, kBwrap, kRuns) == kRun);

@@ -144,9 +144,8 @@ TEST_CASE("what a bwrap forks between the look at it and its death is found and 
     const Ends gate = make_pipe();
     const std::string dir = rig.run_dir(kRunA);
     const std::string gate_fd = std::to_string(sandbox::kGateFd);
-    const Started early(
-        bwrap_argv({"--ro-bind", dir, dir, "--userns-block-fd", gate_fd}, {rig.runner, dir}),
-        {{gate.a.get(), sandbox::kGateFd}});
+    const Started early(bwrap_argv({"--ro-bind", dir, dir, "--args", gate_fd}, {rig.runner, dir}),
+                        {{gate.a.get(), sandbox::kGateFd}});
     rig.begin({}, rig.boot_id);
     CHECK(rig.recovery->leftovers().size() == 1);
     // Its death isn't noticed yet.

@@ -129,7 +129,12 @@ void Host::begin_recovery(const wire::BoundResult& bound) {
             to_end.push_back({entry.seat, entry.run, entry.harness, entry.process, false});
         }
     }
-    recovery_->begin(left_, to_end);
+    if (const auto begun = recovery_->begin(left_, to_end); !begun) {
+        give_up("what an earlier host left can't be ended: " + begun.error().text +
+                    "; nothing was changed",
+                exit_code::kFailed);
+        return;
+    }
     runs_->sweep_groups(directories_->list());
     forget_orphans(bound);
     broker_->set_candidates({});

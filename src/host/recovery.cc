@@ -8,10 +8,12 @@
 
 #include "base/crash_point.h"
 #include "host/log.h"
+#include "process/descriptors.h"
 #include "process/files.h"
 #include "process/pidfd.h"
 #include "process/proc.h"
 #include "registry/launch_log.h"
+#include "wire/limits.h"
 
 namespace mosaic::host {
 
@@ -38,23 +40,34 @@ bool is_pid_one_inside(pid_t pid) {
     return numbers.size() > 1 && numbers.back() == 1;
 }
 
-launch::SeenProcess see(pid_t pid) {
+launch::SeenProcess see(pid_t pid, const std::string& bwrap) {
     launch::SeenProcess seen;
     seen.exe = without_deleted(process::read_exe(pid));
     seen.argv = process::read_cmdline(pid);
     // A runner has no more arguments: most processes needn't be looked at further.
-    seen.is_pid_one_inside = seen.argv.size() == 2 && is_pid_one_inside(pid);
+    if (seen.exe == bwrap || seen.argv.size() == 2) {
+        seen.numbers = process::read_ns_pids(pid);
+    }
     return seen;
+}
+
+// None when the process is gone already.
+Result<UniqueFd> pin(pid_t pid) {
+    auto pidfd = process::open_pidfd(pid);
+    if (!pidfd && pidfd.error().code == Code::missing) {
+        return UniqueFd();
+    }
+    return pidfd;
 }
 
 // What the process is, once it is anything, at most until `patience`. No event tells that an exec
 // is over; it is a matter of microseconds, and of more only where the processor is wanted by all.
-launch::SeenProcess see_executed(pid_t pid, int pidfd, Instant patience) {
-    launch::SeenProcess seen = see(pid);
+launch::SeenProcess see_executed(pid_t pid, int pidfd, const std::string& bwrap, Instant patience) {
+    launch::SeenProcess seen = see(pid, bwrap);
     pollfd gone{pidfd, POLLIN, 0};
     while (launch::is_being_executed(seen) && monotonic_now() < patience &&
            ::poll(&gone, 1, 1) == 0) {
-        seen = see(pid);
+        seen = see(pid, bwrap);
     }
     return seen;
 }
@@ -65,7 +78,8 @@ Recovery::Recovery(RecoveryParts parts) : parts_(std::move(parts)) {
     bwrap_real_ = process::real_path(parts_.bwrap).value_or(parts_.bwrap);
 }
 
-void Recovery::begin(const registry::SessionsFile& left, const std::vector<wire::BoundRun>& bound) {
+Result<void> Recovery::begin(const registry::SessionsFile& left,
+                             const std::vector<wire::BoundRun>& bound) {
     for (const registry::SessionEntry& entry : left.entries) {
         launch::Leftover leftover;
         leftover.run = entry.run;
@@ -80,10 +94,10 @@ void Recovery::begin(const registry::SessionsFile& left, const std::vector<wire:
     for (const wire::BoundRun& run : bound) {
         leftovers_.add_bound(run);
     }
-    scan();
+    MOSAIC_TRY(scan());
     if (left.boot_id == parts_.boot_id) {
         for (const registry::SessionEntry& entry : left.entries) {
-            note_entry_processes(entry);
+            MOSAIC_TRY(note_entry_processes(entry));
         }
     }
     for (uint32_t i = 0; i < leftovers_.size(); ++i) {
@@ -93,6 +107,7 @@ void Recovery::begin(const registry::SessionsFile& left, const std::vector<wire:
         log_line("an earlier host left " + std::to_string(leftovers_.size()) +
                  " runs behind; ending them");
     }
+    return {};
 }
 
 Recovery::Rest& Recovery::rest_of(uint32_t leftover) {
@@ -114,49 +129,60 @@ bool Recovery::is_known(pid_t pid) const {
 }
 
 // One pass over /proc. The pidfd comes before the look: what was looked at is what it names.
-void Recovery::scan(const std::string& only) {
+Result<void> Recovery::scan(const std::string& only) {
     const uid_t us = ::geteuid();
     const Instant patience = monotonic_now() + kExecTakes;
     for (const pid_t pid : process::list_pids()) {
         if (process::read_owner(pid) != us || is_known(pid)) {
             continue;
         }
-        const launch::SeenProcess first = see(pid);
+        const launch::SeenProcess first = see(pid, bwrap_real_);
         if (run_of(first).empty() && !launch::is_being_executed(first)) {
             continue;
         }
-        auto pidfd = process::open_pidfd(pid);
-        if (!pidfd) {
+        MOSAIC_TRY_ASSIGN(UniqueFd pidfd, pin(pid));
+        if (!pidfd.valid()) {
             continue;
         }
-        const std::string run = run_of(see_executed(pid, pidfd->get(), patience));
+        const std::string run = run_of(see_executed(pid, pidfd.get(), bwrap_real_, patience));
         const bool wanted = only.empty() ? !run.empty() : run == only;
-        if (wanted && !process::has_exited(pidfd->get())) {
-            add_process(leftovers_.of_run(run), pid, std::move(*pidfd));
+        if (wanted && !process::has_exited(pidfd.get())) {
+            MOSAIC_TRY(add_process(leftovers_.of_run(run), pid, std::move(pidfd)));
         }
     }
+    return {};
 }
 
 // An entry's own pids, for a bwrap that is configured elsewhere by now.
-void Recovery::note_entry_processes(const registry::SessionEntry& entry) {
+Result<void> Recovery::note_entry_processes(const registry::SessionEntry& entry) {
     const uint32_t index = leftovers_.of_run(entry.run);
-    const auto consider = [&](int64_t number, const std::string& start) {
+    const auto consider = [&](int64_t number, const std::string& start) -> Result<void> {
         const auto pid = static_cast<pid_t>(number);
         if (is_known(pid) || pid <= 0) {
-            return;
+            return {};
         }
-        auto pidfd = process::open_pidfd(pid);
+        MOSAIC_TRY_ASSIGN(UniqueFd pidfd, pin(pid));
+        if (!pidfd.valid()) {
+            return {};
+        }
         const auto argv = process::read_cmdline(pid);
         const bool names_run = std::find(argv.begin(), argv.end(), entry.run_dir) != argv.end();
-        if (pidfd && names_run && process::is_alive(pid, start)) {
-            add_process(index, pid, std::move(*pidfd));
+        if (names_run && process::is_alive(pid, start)) {
+            return add_process(index, pid, std::move(pidfd));
         }
+        return {};
     };
-    consider(entry.process.runner_pid, entry.process.runner_start_time);
-    consider(entry.process.pid, entry.process.start_time);
+    MOSAIC_TRY(consider(entry.process.runner_pid, entry.process.runner_start_time));
+    return consider(entry.process.pid, entry.process.start_time);
 }
 
-void Recovery::add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd) {
+Result<void> Recovery::add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd) {
+    // The looks that follow take descriptors, too, and what can't be looked at is passed over.
+    if (!process::descriptors_left(pidfd.get(), limits::kDescriptorsInReserve)) {
+        return fail(Code::unavailable,
+                    "there are more processes of sessions than the limit of open files leaves room "
+                    "for; raise it (LimitNOFILE= of the service, or ulimit -n)");
+    }
     auto process = std::make_unique<Process>();
     process->pid = pid;
     process->inner = is_pid_one_inside(pid);
@@ -167,6 +193,7 @@ void Recovery::add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd) {
     parts_.loop.ring->poll(process->op, process->pidfd.get(), POLLIN);
     processes_.push_back(std::move(process));
     rest_of(leftover).processes.push_back(index);
+    return {};
 }
 
 bool Recovery::all_gone(uint32_t leftover) {
@@ -184,7 +211,11 @@ void Recovery::on_process_gone(uint32_t index) {
     // A sandbox that was found took everything inside along.
     const std::vector<uint32_t>& all = rest_of(leftover).processes;
     if (std::none_of(all.begin(), all.end(), [&](uint32_t p) { return processes_[p]->inner; })) {
-        scan(leftovers_[leftover].run);
+        if (const auto looked = scan(leftovers_[leftover].run); !looked) {
+            log_line("what a sandbox of an earlier host has left can't be told: " +
+                     looked.error().text);
+            return;  // its deadline says the rest
+        }
         kill(leftover);
     }
     if (all_gone(leftover)) {
@@ -273,7 +304,9 @@ void Recovery::carry_out(uint32_t index, LeftoverEffect effect) {
             break;
         case LeftoverEffect::settle:
             log_line("run " + leftover.run + " of an earlier host is ended");
-            settled_.push_back({leftover.run, !leftovers_.was_warm(index)});
+            settled_.push_back(
+                {leftover.run,
+                 leftovers_.was_run(index) || parts_.logged_ends.count(leftover.run) > 0});
             break;
     }
 }

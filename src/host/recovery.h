@@ -36,7 +36,10 @@ class Recovery {
   public:
     explicit Recovery(RecoveryParts parts);
 
-    void begin(const registry::SessionsFile& left, const std::vector<wire::BoundRun>& bound);
+    // An error, and nothing done, when not all processes can be pinned: one that can't be must
+    // never count as dead.
+    [[nodiscard]] Result<void> begin(const registry::SessionsFile& left,
+                                     const std::vector<wire::BoundRun>& bound);
 
     void step(const LeftoverNews& news);
     void on_process_gone(uint32_t process);
@@ -47,7 +50,7 @@ class Recovery {
 
     struct Settled {
         std::string run;
-        bool was_run = true;  // false: a warm seat that nobody had taken
+        bool was_run = true;  // false: nobody ever knew it as a run
     };
 
     // What was settled.
@@ -71,11 +74,11 @@ class Recovery {
 
     [[nodiscard]] Rest& rest_of(uint32_t leftover);
     [[nodiscard]] bool all_gone(uint32_t leftover);
-    void note_entry_processes(const registry::SessionEntry& entry);
+    [[nodiscard]] Result<void> note_entry_processes(const registry::SessionEntry& entry);
     // Every process of a session that isn't known, or only those of `run`.
-    void scan(const std::string& run = {});
+    [[nodiscard]] Result<void> scan(const std::string& run = {});
     [[nodiscard]] bool is_known(pid_t pid) const;
-    void add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd);
+    [[nodiscard]] Result<void> add_process(uint32_t leftover, pid_t pid, UniqueFd pidfd);
     [[nodiscard]] std::string run_of(const launch::SeenProcess& seen) const;
     void carry_out(uint32_t index, const launch::LeftoverStep& step);
     void carry_out(uint32_t index, launch::LeftoverEffect effect);

@@ -34,7 +34,9 @@ std::string run_of(const SeenProcess& process,
                    const std::string& bwrap,
                    const std::string& runs_path) {
     const std::vector<std::string>& argv = process.argv;
-    if (process.exe == bwrap) {
+    const bool is_outer = process.numbers.size() == 1;
+    const bool is_inner = process.numbers.size() == 2 && process.numbers.back() == 1;
+    if (process.exe == bwrap && (is_outer || is_inner)) {
         // Only what it binds counts: an operator's bwrap may name a run directory in its command.
         for (size_t i = 1; i < argv.size() && argv[i] != "--"; ++i) {
             const bool bound = argv[i - 1] == "--ro-bind" || argv[i - 1] == "--bind";
@@ -44,8 +46,7 @@ std::string run_of(const SeenProcess& process,
         }
         return {};
     }
-    const bool runner =
-        argv.size() == 2 && base_name(argv[0]) == "mosaic-runner" && process.is_pid_one_inside;
+    const bool runner = argv.size() == 2 && base_name(argv[0]) == "mosaic-runner" && is_inner;
     return runner ? run_in(argv[1], runs_path) : std::string();
 }
 
@@ -134,8 +135,8 @@ bool Leftovers::holds(const std::string& run) const {
     });
 }
 
-bool Leftovers::was_warm(uint32_t index) const {
-    return is_warm(leftovers_[index]);
+bool Leftovers::was_run(uint32_t index) const {
+    return leftovers_[index].state.facts.in_broker;
 }
 
 HeldRuns take_apart(const std::vector<wire::BoundRun>& held, const std::set<std::string>& ours) {

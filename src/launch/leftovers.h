@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <set>
 #include <string>
@@ -15,7 +17,8 @@ namespace mosaic::launch {
 struct SeenProcess {
     std::string exe;  // without " (deleted)"
     std::vector<std::string> argv;
-    bool is_pid_one_inside = false;  // of a PID namespace below ours
+    // Its number in each PID namespace from ours inwards: one number, it is in ours.
+    std::vector<pid_t> numbers{};
 };
 
 // Between the point of no return of an execve(2) and its end a process has its new program and no
@@ -24,7 +27,10 @@ struct SeenProcess {
 
 // The run whose process this is by the look of it, empty when it is none of a session's: the
 // configured bwrap with a run directory among what it binds, or a runner with one as its argument.
-// `bwrap` is its real path, `runs_path` the directory of the run directories.
+// Where it stands counts as well, for what it looks like is its own to choose: the outer bwrap is
+// in our PID namespace, the inner and then the runner number 1 of one right below ours. What a
+// session starts is neither. `bwrap` is its real path, `runs_path` the directory of the run
+// directories.
 [[nodiscard]] std::string run_of(const SeenProcess& process,
                                  const std::string& bwrap,
                                  const std::string& runs_path);
@@ -67,8 +73,9 @@ class Leftovers {
     [[nodiscard]] bool knows(const std::string& run) const;
     // ... and isn't over.
     [[nodiscard]] bool holds(const std::string& run) const;
-    // A warm seat that nobody had taken, over or not: it was no run.
-    [[nodiscard]] bool was_warm(uint32_t index) const;
+    // Somebody knew it as a run: the broker, or an entry of one that was more than a warm seat. Of
+    // anything else nothing is kept.
+    [[nodiscard]] bool was_run(uint32_t index) const;
 
     [[nodiscard]] const Leftover& operator[](uint32_t index) const { return leftovers_[index]; }
 

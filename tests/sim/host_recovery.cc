@@ -85,7 +85,7 @@ void Host::scan() {
         const std::string run = launch::run_of(seen, bwrap, kRunsPath);
         if (!run.empty()) {
             add_process(
-                leftovers_.of_run(run), world_.sessions.open_pidfd(pid), seen.is_pid_one_inside);
+                leftovers_.of_run(run), world_.sessions.open_pidfd(pid), seen.numbers.back() == 1);
         }
     }
 }
@@ -113,7 +113,7 @@ void Host::note_entry_processes(uint32_t index) {
         const bool same_start = std::to_string(world_.sessions.at(process).start) == start ||
                                 world_.mutated(Mutation::start_time_not_compared);
         if (!known && names_run && same_start) {
-            add_process(index, process, seen.is_pid_one_inside);
+            add_process(index, process, seen.numbers.back() == 1);
         }
     };
     consider(who.runner_pid, who.runner_start_time);
@@ -207,7 +207,7 @@ void Host::carry_out(uint32_t index, LeftoverEffect effect) {
             if (world_.disk.directories.count(run) != 0 &&
                 std::find(to_remove_.begin(), to_remove_.end(), run) == to_remove_.end() &&
                 std::find(removing_.begin(), removing_.end(), run) == removing_.end()) {
-                if (leftovers_.was_warm(index)) {
+                if (!leftovers_.was_run(index) && world_.truth[run].end_lines == 0) {
                     remove_directory(run);
                 } else {
                     keep_directory(run);

@@ -487,15 +487,17 @@ launch::SeenProcess Sessions::look(uint32_t pid) const {
         case Process::Kind::outer:
             seen.exe = "/usr/bin/bwrap";
             seen.argv = {"bwrap", "--ro-bind", run_path(sessions_[p.session].run), "/x", "--", "r"};
+            seen.numbers = {2};
             break;
         case Process::Kind::runner:
             seen.exe = "/run/mosaic/mosaic-runner";
             seen.argv = {"/run/mosaic/mosaic-runner", run_path(sessions_[p.session].run)};
-            seen.is_pid_one_inside = true;
+            seen.numbers = {1, 1};
             break;
         case Process::Kind::stranger:
             seen.exe = p.run % 2 == 0 ? "/usr/bin/tail" : "/usr/bin/bwrap";
             seen.argv = {"x", "--", "tail"};
+            seen.numbers = {2};
             if (p.run != 0) {
                 seen.argv.push_back(run_path(p.run));
             }

@@ -4,6 +4,7 @@
 #include "host/recovery.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,7 +55,7 @@ struct Recovering : BrokerRig {
         store->adopt(entries);
         recovery = std::make_unique<Recovery>(
             host::RecoveryParts{loop, *store, *broker, *log, runs_path, bwrap, boot_id});
-        recovery->begin({left_boot, entries}, bound);
+        begun = recovery->begin({left_boot, entries}, bound);
     }
 
     // As a session is started, with this run directory.
@@ -66,6 +67,7 @@ struct Recovering : BrokerRig {
         return runs_path + "/" + run;
     }
 
+    Result<void> begun;
     std::string runs_path;
     std::string boot_id;
     std::string runner;
@@ -158,6 +160,32 @@ TEST_CASE("what a bwrap forks between the look at it and its death is found and 
     CHECK(process::has_exited(inner.get()));
     CHECK(rig.leftover_events.size() == 1);
     CHECK(rig.recovery->leftovers().over());
+}
+
+TEST_CASE("a session that can't be pinned for want of descriptors counts as no dead one") {
+    if (!bwrap_works()) {
+        return;
+    }
+    Recovering rig;
+    if (!rig.ok()) {
+        return;
+    }
+    const StderrCapture quiet;
+    Started session(rig.session(rig.run_dir(kRunA)));
+    session.wait_for_inner("mosaic-runner");
+    const UniqueFd inner = pin(*session.inner());
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(inner.get()) + 8;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    rig.begin({}, rig.boot_id);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE_FALSE(rig.begun.has_value());
+    CHECK(rig.begun.error().text.find("raise it (LimitNOFILE=") != std::string::npos);
+    CHECK_FALSE(process::has_exited(session.pidfd()));
+    CHECK_FALSE(process::has_exited(inner.get()));
+    ignore(process::signal_pidfd(inner.get(), SIGKILL), "the test's own");
 }
 
 TEST_CASE("a runner whose outer is dead is found by itself") {

@@ -38,36 +38,52 @@ wire::BoundRun bound_of(const std::string& run, const std::string& instance) {
 }  // namespace
 
 TEST_CASE("what has a program and no arguments yet is being executed") {
-    CHECK(is_being_executed({kBwrap, {}}));
-    CHECK_FALSE(is_being_executed({kBwrap, {"bwrap"}}));
-    CHECK_FALSE(is_being_executed({"", {}}));  // a zombie
+    CHECK(is_being_executed({kBwrap, {}, {}}));
+    CHECK_FALSE(is_being_executed({kBwrap, {"bwrap"}, {}}));
+    CHECK_FALSE(is_being_executed({"", {}, {}}));  // a zombie
 }
 
 TEST_CASE("a bwrap that binds a run directory is that run's") {
-    const SeenProcess outer{kBwrap, {"bwrap", "--ro-bind", kRuns + "/" + kRun, "/x", "--", "p"}};
+    const SeenProcess outer{
+        kBwrap, {"bwrap", "--ro-bind", kRuns + "/" + kRun, "/x", "--", "p"}, {7}};
     CHECK(run_of(outer, kBwrap, kRuns) == kRun);
     CHECK(run_of(outer, "/opt/bwrap", kRuns).empty());
 }
 
+TEST_CASE("what a session starts is no run's, whatever it looks like") {
+    SeenProcess forged{kBwrap, {"bwrap", "--ro-bind", kRuns + "/" + kRun, "/x", "--", "p"}, {}};
+    for (const auto& numbers :
+         std::vector<std::vector<pid_t>>{{}, {70, 7}, {70, 7, 1}, {70, 1, 1}}) {
+        CAPTURE(numbers.size());
+        forged.numbers = numbers;
+        CHECK(run_of(forged, kBwrap, kRuns).empty());
+    }
+    forged.numbers = {70, 1};  // the inner bwrap before it is the runner
+    CHECK(run_of(forged, kBwrap, kRuns) == kRun);
+    const SeenProcess runner{"/x/mosaic-runner", {"mosaic-runner", kRuns + "/" + kRun}, {70, 7, 1}};
+    CHECK(run_of(runner, kBwrap, kRuns).empty());
+}
+
 TEST_CASE("a bwrap that names a run directory in its command is nobody's") {
-    const SeenProcess tail{kBwrap, {"bwrap", "--", "tail", "--bind", kRuns + "/" + kRun}};
+    const SeenProcess tail{kBwrap, {"bwrap", "--", "tail", "--bind", kRuns + "/" + kRun}, {7}};
     CHECK(run_of(tail, kBwrap, kRuns).empty());
-    const SeenProcess file{kBwrap, {"bwrap", "--ro-bind", kRuns + "/" + kRun + "/runner.log"}};
+    const SeenProcess file{kBwrap, {"bwrap", "--ro-bind", kRuns + "/" + kRun + "/runner.log"}, {7}};
     CHECK(run_of(file, kBwrap, kRuns).empty());
-    const SeenProcess other{kBwrap, {"bwrap", "--setenv", kRuns + "/" + kRun}};
+    const SeenProcess other{kBwrap, {"bwrap", "--setenv", kRuns + "/" + kRun}, {7}};
     CHECK(run_of(other, kBwrap, kRuns).empty());
-    const SeenProcess similar{kBwrap, {"bwrap", "--bind", kRuns + "-" + kRun}};
+    const SeenProcess similar{kBwrap, {"bwrap", "--bind", kRuns + "-" + kRun}, {7}};
     CHECK(run_of(similar, kBwrap, kRuns).empty());
 }
 
 TEST_CASE("a runner is told by its name and its place as pid 1 inside") {
-    SeenProcess runner{"/x/mosaic-runner", {"/run/mosaic/mosaic-runner", kRuns + "/" + kRun}, true};
+    SeenProcess runner{
+        "/x/mosaic-runner", {"/run/mosaic/mosaic-runner", kRuns + "/" + kRun}, {7, 1}};
     CHECK(run_of(runner, kBwrap, kRuns) == kRun);
-    runner.is_pid_one_inside = false;
+    runner.numbers = {7};
     CHECK(run_of(runner, kBwrap, kRuns).empty());
-    runner = {"/usr/bin/tail", {"tail", kRuns + "/" + kRun}, true};
+    runner = {"/usr/bin/tail", {"tail", kRuns + "/" + kRun}, {7, 1}};
     CHECK(run_of(runner, kBwrap, kRuns).empty());
-    runner = {"/x/mosaic-runner", {"mosaic-runner", "/data/launches/other/r00000000000a"}, true};
+    runner = {"/x/mosaic-runner", {"mosaic-runner", "/data/launches/other/r00000000000a"}, {7, 1}};
     CHECK(run_of(runner, kBwrap, kRuns).empty());
 }
 
@@ -222,10 +238,12 @@ TEST_CASE("what is left takes room whatever its model until it is over") {
         static_cast<void>(all.begin(i, i == 0));
     }
     CHECK(all.count() == 2);
-    CHECK_FALSE(all.was_warm(0));
-    CHECK(all.was_warm(1));
+    CHECK(all.was_run(0));
+    CHECK_FALSE(all.was_run(1));
     static_cast<void>(all.step(1, LeftoverEvent::removed));
-    CHECK(all.was_warm(1));
+    CHECK_FALSE(all.was_run(1));
+    CHECK(all.was_run(2));
     static_cast<void>(all.step(2, LeftoverEvent::ended));
     CHECK(all.count() == 1);
+    CHECK_FALSE(all.was_run(all.of_run("r00000000000d")));  // only a process
 }

@@ -13,6 +13,7 @@
 
 #include "base/utf8.h"
 #include "process/files.h"
+#include "process/local_path.h"
 
 namespace mosaic::sandbox {
 namespace {
@@ -22,6 +23,8 @@ constexpr uint64_t kConfigBytesMax = uint64_t{1024} * 1024;
 constexpr int64_t kLogsBytes = int64_t{16} * 1024 * 1024;
 // Directory entries that are looked at; a session may have made any number.
 constexpr int kEntriesMax = 20'000;
+// Directories that are looked into, in one look: each costs as much as a hundred entries.
+constexpr int kDirectoriesMax = 2'000;
 constexpr int kLevelsMax = 16;  // each level holds two descriptors meanwhile
 
 std::string parent_of(const std::string& path) {
@@ -38,20 +41,51 @@ std::string absolute(const std::string& path, const std::string& from) {
 }
 
 // A directory or regular file itself, no link. `wanted` is S_IFDIR or S_IFREG.
-UniqueFd open_itself(int directory, const char* name, mode_t wanted) {
-    UniqueFd fd(::openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+UniqueFd open_itself(process::LocalPaths& paths,
+                     int directory,
+                     const std::string& name,
+                     mode_t wanted) {
+    auto fd = paths.open_in(directory, name);
 
     struct stat facts {};
 
-    if (fd.valid() && (::fstat(fd.get(), &facts) != 0 || (facts.st_mode & S_IFMT) != wanted)) {
-        fd.reset();
+    if (!fd || ::fstat(fd->get(), &facts) != 0 || (facts.st_mode & S_IFMT) != wanted) {
+        return {};
     }
-    return fd;
+    return std::move(*fd);
+}
+
+// Whether a directory has this name, be it a link. What can't be told counts as there.
+bool exists(process::LocalPaths& paths, int directory, const std::string& name) {
+    const auto fd = paths.open_in(directory, name);
+    return fd || fd.error().code != Code::missing;
 }
 
 // Reads one that was opened so.
 Result<std::string> read_opened(const UniqueFd& fd, uint64_t bytes_max) {
     return process::read_file("/proc/self/fd/" + std::to_string(fd.get()), bytes_max);
+}
+
+// Why something can't be resolved, and what to do where its file system is the reason.
+std::string said(const Error& error) {
+    return error.code == Code::unsafe
+               ? error.text + "; keep the repository on a local one, or give it a clone of its own"
+               : error.text;
+}
+
+// The path in a file of a directory, links allowed. Nothing where it has none.
+Result<std::string> path_in_file(process::LocalPaths& paths, int directory, const char* name) {
+    MOSAIC_TRY_ASSIGN(const process::LocalPath file, paths.open(directory, name));
+
+    struct stat facts {};
+
+    if (::fstat(file.fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
+        return fail(Code::invalid, escape_path(file.path) + " is no file");
+    }
+    MOSAIC_TRY_ASSIGN(const std::string text, read_opened(file.fd, kLinkBytesMax));
+    const auto path = git_path_in(text, "");
+    return path ? Result<std::string>(*path)
+                : fail(Code::invalid, escape_path(file.path) + " holds no path");
 }
 
 // Whether a config has an option whose name holds this, in any case.
@@ -62,22 +96,29 @@ bool mentions(std::string config, std::string_view lower) {
     return config.find(lower) != std::string::npos;
 }
 
-bool is_directory(const std::string& path) {
+bool has_directory(process::LocalPaths& paths, int directory, const std::string& name) {
+    const auto fd = paths.open_in(directory, name);
+
     struct stat facts {};
 
-    return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+    return fd ? ::fstat(fd->get(), &facts) == 0 && S_ISDIR(facts.st_mode)
+              : fd.error().code == Code::unsafe;
 }
 
-// The repository in which this path lies where sessions write; "" when it lies in none.
-std::string written_part_of(const std::string& path) {
+// The repository in which this directory lies where sessions write; "" when it lies in none.
+std::string written_part_of(process::LocalPaths& paths, int directory, const std::string& path) {
     constexpr std::array<std::string_view, 4> kWritten = {"objects", "refs", "logs", "worktrees"};
+    UniqueFd held;
     for (std::string part = path; part != "/"; part = parent_of(part)) {
         const bool written =
             std::find(kWritten.begin(), kWritten.end(), name_of(part)) != kWritten.end();
         std::string parent = parent_of(part);
-        if (written && is_directory(parent + "/objects") && is_directory(parent + "/refs")) {
+        auto up = paths.open_in(held.valid() ? held.get() : directory, "..");
+        if (!up || (written && has_directory(paths, up->get(), "objects") &&
+                    has_directory(paths, up->get(), "refs"))) {
             return parent;
         }
+        held = std::move(*up);
     }
     return "";
 }
@@ -91,9 +132,17 @@ enum class Deeper {
 // Looks in a directory for what git doesn't make there: all but files and directories.
 class StraySearch {
   public:
+    // `directories`: how many it may still look into; others count it down, too.
+    StraySearch(process::LocalPaths& paths, int& directories)
+        : paths_(paths), directories_(directories) {}
+
     // Empty: there is nothing such; else what is wrong. `levels`: how many, the directory's own
     // entries the first; at least 1.
     std::string in(int directory, const std::string& path, int levels, Deeper deeper) {
+        if (--directories_ < 0) {
+            return "it has too many directories to look through (at " + escape_path(path) +
+                   "); git gc makes them fewer";
+        }
         UniqueFd fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
         const std::unique_ptr<DIR, int (*)(DIR*)> list(fd.valid() ? ::fdopendir(fd.get()) : nullptr,
                                                        ::closedir);
@@ -119,22 +168,28 @@ class StraySearch {
         return "";
     }
 
-    [[nodiscard]] bool gave_up() const { return left_ < 0; }
+    [[nodiscard]] bool gave_up() const { return left_ < 0 || directories_ < 0; }
 
   private:
+    process::LocalPaths& paths_;
+    int& directories_;
     int left_ = kEntriesMax;
 
     // S_IFLNK, S_IFDIR, ...; 0: gone by now. Without a look at the inode, which may have to be read
     // from disk, where the file system says it.
-    static mode_t type_of(int directory, const dirent& entry) {
+    mode_t type_of(int directory, const dirent& entry) {
         if (entry.d_type != DT_UNKNOWN) {
             return DTTOIF(entry.d_type);
         }
 
         struct stat facts {};
 
-        const int failed = ::fstatat(directory, entry.d_name, &facts, AT_SYMLINK_NOFOLLOW);
-        return failed == 0 ? facts.st_mode & S_IFMT : 0;
+        const auto fd = paths_.open_in(directory, entry.d_name);
+        if (!fd) {
+            // A mount that isn't local: the look below it says so.
+            return fd.error().code == Code::unsafe ? S_IFDIR : 0;
+        }
+        return ::fstat(fd->get(), &facts) == 0 ? facts.st_mode & S_IFMT : 0;
     }
 
     std::string judge(const std::string& path, mode_t type) {
@@ -162,8 +217,15 @@ class StraySearch {
                        ? ""
                        : escape_path(path) + " lies too deep to look there for links";
         }
-        const UniqueFd fd = open_itself(directory, name.c_str(), S_IFDIR);
-        return fd.valid() ? in(fd.get(), path, levels - 1, deeper) : "";
+        const auto fd = paths_.open_in(directory, name);
+        if (!fd) {
+            return fd.error().code == Code::unsafe ? said(fd.error()) : "";
+        }
+
+        struct stat facts {};
+
+        const bool still = ::fstat(fd->get(), &facts) == 0 && S_ISDIR(facts.st_mode);
+        return still ? in(fd->get(), path, levels - 1, deeper) : "";
     }
 };
 
@@ -171,7 +233,7 @@ class StraySearch {
 class Repository {
   public:
     Repository(const Workspace& workspace, const std::string& gitdir)
-        : workspace_(workspace), gitdir_(gitdir) {}
+        : workspace_(workspace), gitdir_(gitdir), paths_(workspace.fd.get()) {}
 
     // Empty: everything holds and the binds are made; else what doesn't.
     std::string prove(const std::vector<Place>& places) {
@@ -183,7 +245,8 @@ class Repository {
         if (std::string problem = unsafe_reason(common_, places); !problem.empty()) {
             return problem;
         }
-        if (const std::string other = written_part_of(common_); !other.empty()) {
+        if (const std::string other = written_part_of(paths_, common_fd_.get(), common_);
+            !other.empty()) {
             return "it lies where sessions write to the repository " + escape_path(other);
         }
         if (std::string problem = open_all(); !problem.empty()) {
@@ -225,7 +288,9 @@ class Repository {
   private:
     const Workspace& workspace_;
     std::string gitdir_;  // as the workspace says
-    std::string real_;    // <common>/worktrees/<name>
+    process::LocalPaths paths_;
+    int directories_ = kDirectoriesMax;  // that may still be looked into
+    std::string real_;                   // <common>/worktrees/<name>
     std::string common_;
     UniqueFd common_fd_;
     UniqueFd objects_;
@@ -239,54 +304,73 @@ class Repository {
     UniqueFd config_;
 
     std::string find() {
-        const auto real = process::real_path(gitdir_);
+        auto real = paths_.open(workspace_.fd.get(), gitdir_);
         if (!real) {
-            return real.error().text;
+            return said(real.error());
         }
-        real_ = *real;
+        real_ = real->path;
+        real_fd_ = std::move(real->fd);
         if (name_of(parent_of(real_)) != "worktrees") {
             return "it is no worktree's directory";
         }
         common_ = parent_of(parent_of(real_));
-        const auto text = process::read_file(real_ + "/commondir", kLinkBytesMax);
-        const auto path = text ? git_path_in(*text, "") : std::nullopt;
-        const auto named = path ? process::real_path(absolute(*path, real_)) : std::string();
-        return named && *named == common_
+        if (std::string problem = open_common(); !problem.empty()) {
+            return problem;
+        }
+        const auto path = path_in_file(paths_, real_fd_.get(), "commondir");
+        const auto named = path.and_then(
+            [&](const std::string& text) { return paths_.open(real_fd_.get(), text); });
+        if (!named && named.error().code == Code::unsafe) {
+            return said(named.error());
+        }
+        return named && named->path == common_
                    ? ""
                    : escape_path(real_) + "/commondir names another repository";
     }
 
+    // From the worktree's directory upwards: it may lie in the workspace of a session that runs and
+    // replaces a directory on the way, and what is proven must be what is bound.
+    std::string open_common() {
+        const auto worktrees = paths_.open_in(real_fd_.get(), "..");
+        auto common =
+            worktrees.and_then([&](const UniqueFd& fd) { return paths_.open_in(fd.get(), ".."); });
+        if (!common) {
+            return escape_path(common_) + " can't be opened";
+        }
+        const auto opened = paths_.open(common->get(), ".");
+        if (!opened || opened->path != common_) {
+            return escape_path(common_) + " was replaced while it was looked at";
+        }
+        common_fd_ = std::move(*common);
+        return "";
+    }
+
     // A session can't write there, unless the repository was bound for it.
     std::string check_back() {
-        const auto text = process::read_file(real_ + "/gitdir", kLinkBytesMax);
-        const auto path = text ? git_path_in(*text, "") : std::nullopt;
-        const std::string full = path ? absolute(*path, real_) : "";
-        const auto named = process::real_path(parent_of(full.empty() ? "/" : full));
-        const bool ours = path && named && name_of(full) == ".git" && *named == workspace_.path;
+        const auto path = path_in_file(paths_, real_fd_.get(), "gitdir");
+        const std::string full = path ? absolute(*path, real_) : "/";
+        const auto named = paths_.open(real_fd_.get(), parent_of(full));
+        for (const Error* error :
+             {path ? nullptr : &path.error(), named ? nullptr : &named.error()}) {
+            if (error != nullptr && error->code == Code::unsafe) {
+                return said(*error);
+            }
+        }
+        const bool ours =
+            path && named && name_of(full) == ".git" && named->path == workspace_.path;
         return ours ? "" : escape_path(real_) + "/gitdir doesn't name this workspace";
     }
 
+    // Below it no link is followed.
     std::string open_all() {
-        common_fd_.reset(::open(common_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-        if (!common_fd_.valid()) {
-            return escape_path(common_) + " can't be opened";
-        }
-        // It may lie in the workspace of a session that runs and replaces a directory on the way:
-        // what was proven above, by path, must be what is bound. Below it no link is followed.
-        const auto opened = process::real_path("/proc/self/fd/" + std::to_string(common_fd_.get()));
-        if (!opened || *opened != common_) {
-            return escape_path(common_) + " was replaced while it was looked at";
-        }
-        config_ = open_itself(common_fd_.get(), "config", S_IFREG);
-        objects_ = open_itself(common_fd_.get(), "objects", S_IFDIR);
-        refs_ = open_itself(common_fd_.get(), "refs", S_IFDIR);
-        logs_ = open_itself(common_fd_.get(), "logs", S_IFDIR);
-        const UniqueFd worktrees = open_itself(common_fd_.get(), "worktrees", S_IFDIR);
-        real_fd_ = open_itself(worktrees.get(), name_of(real_).c_str(), S_IFDIR);
-        info_ = open_itself(objects_.get(), "info", S_IFDIR);
-        pack_ = open_itself(objects_.get(), "pack", S_IFDIR);
-        gitdir_fd_ = open_itself(real_fd_.get(), "gitdir", S_IFREG);
-        commondir_fd_ = open_itself(real_fd_.get(), "commondir", S_IFREG);
+        config_ = open_itself(paths_, common_fd_.get(), "config", S_IFREG);
+        objects_ = open_itself(paths_, common_fd_.get(), "objects", S_IFDIR);
+        refs_ = open_itself(paths_, common_fd_.get(), "refs", S_IFDIR);
+        logs_ = open_itself(paths_, common_fd_.get(), "logs", S_IFDIR);
+        info_ = open_itself(paths_, objects_.get(), "info", S_IFDIR);
+        pack_ = open_itself(paths_, objects_.get(), "pack", S_IFDIR);
+        gitdir_fd_ = open_itself(paths_, real_fd_.get(), "gitdir", S_IFREG);
+        commondir_fd_ = open_itself(paths_, real_fd_.get(), "commondir", S_IFREG);
         for (const UniqueFd* fd : {&config_,
                                    &objects_,
                                    &info_,
@@ -304,7 +388,7 @@ class Repository {
 
     // What else lies there is an earlier session's.
     std::string check_strays() {
-        StraySearch search;
+        StraySearch search(paths_, directories_);
         for (const auto& [fd, path, levels, deeper] :
              {std::tuple{&refs_, common_ + "/refs", kLevelsMax, Deeper::refused},
               std::tuple{&objects_, common_ + "/objects", 2, Deeper::passed_over},
@@ -323,17 +407,17 @@ class Repository {
         if (std::string problem = check_logs(logs_, common_ + "/logs"); !problem.empty()) {
             return problem;
         }
-        const UniqueFd own = open_itself(real_fd_.get(), "logs", S_IFDIR);
+        const UniqueFd own = open_itself(paths_, real_fd_.get(), "logs", S_IFDIR);
         // Where there is none it is made for the session's own.
-        const bool none = !own.valid() && ::faccessat(real_fd_.get(), "logs", F_OK, 0) != 0;
+        const bool none = !own.valid() && !exists(paths_, real_fd_.get(), "logs");
         return own.valid() ? check_logs(own, real_ + "/logs")
                : none      ? ""
                            : escape_path(real_) + "/logs is no directory";
     }
 
     // A session no longer writes there, so that it is no matter how many there are.
-    static std::string check_logs(const UniqueFd& fd, const std::string& path) {
-        StraySearch search;
+    std::string check_logs(const UniqueFd& fd, const std::string& path) {
+        StraySearch search(paths_, directories_);
         std::string problem = search.in(fd.get(), path, kLevelsMax, Deeper::refused);
         return search.gave_up() ? "" : problem;
     }
@@ -356,7 +440,7 @@ class Repository {
             return escape_path(common_) + "/config switches extensions.worktreeConfig on";
         }
         // An earlier session's, for the day on which it is switched on.
-        return ::faccessat(real_fd_.get(), "config.worktree", F_OK, 0) == 0
+        return exists(paths_, real_fd_.get(), "config.worktree")
                    ? escape_path(real_) +
                          "/config.worktree, which git makes only where "
                          "extensions.worktreeConfig is on, is there without it: remove it"

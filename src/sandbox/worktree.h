@@ -42,8 +42,11 @@ struct GitFinding {
 // anything but files and directories where sessions write: the owner's git would follow a link and
 // wait at a FIFO. Nor is it bound with `nested`, for a session that makes a namespace of its own
 // gets rid of mounts on top.
-// Blocking, by small reads and at most a few ten thousand directory entries; what lies elsewhere is
-// only looked at with `common_dir` and without `nested`.
+// Blocking, by small reads, at most a few ten thousand directory entries and 2,000 directories;
+// what lies elsewhere is only looked at with `common_dir` and without `nested`. It asks nothing of
+// a file system that may never answer, wherever sessions lead it: only of local ones, of the root
+// directory's and of the workspace's own (process/local_path.h). A repository elsewhere is a
+// warning.
 [[nodiscard]] GitFinding look_at_git(const Workspace& workspace,
                                      const GitOptions& options,
                                      const std::vector<Place>& places);

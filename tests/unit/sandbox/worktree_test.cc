@@ -274,6 +274,61 @@ TEST_CASE("a repository is looked through to a bound") {
     }
 }
 
+TEST_CASE("a repository's directories are looked through to a bound, those of logs among them") {
+    const Clone clone;
+    const auto make = [&](const std::string& where, int from, int to) {
+        for (int i = from; i < to; ++i) {
+            std::filesystem::create_directory(clone.common + where + std::to_string(i));
+        }
+    };
+    make("/logs/", 0, 2'500);
+    CHECK(clone.look().warning.empty());
+    // refs and heads, objects, and pack and info as a part of them and on their own, and the
+    // worktree's make eight.
+    make("/refs/heads/", 0, 1'992);
+    CHECK(clone.look().warning.empty());
+    CHECK_FALSE(clone.look().binds.empty());
+    // Nothing is left for the logs.
+    std::filesystem::remove_all(clone.common + "/logs");
+    clone.scratch.link("/etc/hostname", "main/.git/logs/HEAD");
+    CHECK(clone.look().warning.empty());
+    make("/refs/heads/", 1'992, 1'993);
+    check_unbound(clone.look(), "too many directories");
+}
+
+TEST_CASE("a repository on a file system that may not answer is not looked at") {
+    // /proc and /sys stand for those.
+    const std::string refused = "/proc lies on a file system of type proc, which may not answer; ";
+    const Clone clone;
+    clone.scratch.link("/proc", "ws/far");
+    clone.scratch.link("../ws/far/self", "main/way");
+    for (const std::string& path : {std::string("/proc/self/cwd/worktrees/ws"),
+                                    "/proc/self/root" + clone.admin,
+                                    clone.scratch / "main/way/x/worktrees/ws",
+                                    std::string("../ws/far/none/worktrees/ws")}) {
+        CAPTURE(path);
+        clone.scratch.file("ws/.git", "gitdir: " + path + "\n");
+        check_unbound(clone.look(), refused);
+    }
+}
+
+TEST_CASE("nor is it when what lies there leads to one") {
+    const std::string refused = "/proc lies on a file system of type proc, which may not answer; ";
+    for (const char* name : {"commondir", "gitdir"}) {
+        CAPTURE(name);
+        const Clone clone;
+        const std::string file = std::string("main/.git/worktrees/ws/") + name;
+        clone.scratch.file(file, "/proc/self/.git\n");
+        check_unbound(clone.look(), refused);
+        std::filesystem::remove(clone.scratch / file);
+        clone.scratch.link("/proc/self/comm", file);
+        check_unbound(clone.look(), refused);
+    }
+    const Clone clone;
+    clone.scratch.link("/proc/none", "main/.git/worktrees/ws/config.worktree");
+    check_unbound(clone.look(), clone.admin + "/config.worktree");
+}
+
 TEST_CASE("a repository in a place that no workspace may be in is not bound") {
     const Clone clone;
     const std::vector<Place> data = {

@@ -68,12 +68,69 @@ bool is_unsafe_on_terminal(uint32_t point) {
     return control || bidi;
 }
 
+bool is_invisible(uint32_t point) {
+    struct Range {
+        uint32_t first;
+        uint32_t last;
+    };
+
+    static constexpr std::array kRanges = {
+        Range{0x00AD, 0x00AD},
+        Range{0x034F, 0x034F},
+        Range{0x061C, 0x061C},
+        Range{0x115F, 0x1160},
+        Range{0x17B4, 0x17B5},
+        Range{0x180B, 0x180F},
+        Range{0x200B, 0x200F},
+        Range{0x2028, 0x202E},
+        Range{0x2060, 0x206F},
+        Range{0x3164, 0x3164},
+        Range{0xFE00, 0xFE0F},
+        Range{0xFEFF, 0xFEFF},
+        Range{0xFFA0, 0xFFA0},
+        Range{0xFFF0, 0xFFFB},
+        Range{0x1BCA0, 0x1BCA3},
+        Range{0x1D173, 0x1D17A},
+        Range{0xE0000, 0xE0FFF},
+    };
+    return std::any_of(kRanges.begin(), kRanges.end(), [&](const Range& range) {
+        return range.first <= point && point <= range.last;
+    });
+}
+
 // "\u001b", "\xff".
 std::string hex_escape(char kind, int digits, uint32_t value) {
     std::array<char, 16> text{};
     ignore(std::snprintf(text.data(), text.size(), "\\%c%0*x", kind, digits, value),
            "there is room for eight digits");
     return text.data();
+}
+
+// UTF-16's two halves (RFC 8259, section 7) where four digits don't do.
+std::string escape_point(uint32_t point) {
+    if (point <= 0xFFFF) {
+        return hex_escape('u', 4, point);
+    }
+    const uint32_t above = point - 0x10000;
+    return hex_escape('u', 4, 0xD800 + (above >> 10U)) +
+           hex_escape('u', 4, 0xDC00 + (above & 0x3FFU));
+}
+
+std::string escape(std::string_view text, bool (*is_escaped)(uint32_t)) {
+    const std::string clean = to_valid_utf8(text);
+    std::string out;
+    out.reserve(clean.size());
+    std::string_view rest = clean;
+    while (!rest.empty()) {
+        const Decoded one = decode_one(rest);
+        if (is_escaped(one.code_point)) {
+            out += escape_point(one.code_point);
+        } else {
+            out += rest.substr(0, one.bytes);
+        }
+        rest.remove_prefix(one.bytes);
+    }
+    return out;
 }
 
 }  // namespace
@@ -106,20 +163,12 @@ std::string to_valid_utf8(std::string_view text) {
 }
 
 std::string escape_for_terminal(std::string_view text) {
-    const std::string clean = to_valid_utf8(text);
-    std::string out;
-    out.reserve(clean.size());
-    std::string_view rest = clean;
-    while (!rest.empty()) {
-        const Decoded one = decode_one(rest);
-        if (is_unsafe_on_terminal(one.code_point)) {
-            out += hex_escape('u', 4, one.code_point);
-        } else {
-            out += rest.substr(0, one.bytes);
-        }
-        rest.remove_prefix(one.bytes);
-    }
-    return out;
+    return escape(text, is_unsafe_on_terminal);
+}
+
+std::string escape_invisible(std::string_view text) {
+    return escape(
+        text, [](uint32_t point) { return is_unsafe_on_terminal(point) || is_invisible(point); });
 }
 
 std::string one_line(std::string_view text) {

@@ -19,8 +19,14 @@ namespace mosaic {
 // the same value: outside of its strings there are none of these.
 [[nodiscard]] std::string escape_for_terminal(std::string_view text);
 
-// The same on one line, newlines and tabs made spaces: what a text quotes can't begin a line of a
-// log, or of a list, that looks like another's.
+// For what must not stay out of sight: also what a terminal shows as nothing becomes \u escapes, in
+// two halves past U+FFFF, as JSON has them. That is Default_Ignorable_Code_Point of Unicode 15.0
+// (DerivedCoreProperties.txt; tags, variation selectors, joiners, fillers) and the separators and
+// annotations U+2028, U+2029 and U+FFF9-FFFB. Some writing needs joiners and shows escapes, then.
+[[nodiscard]] std::string escape_invisible(std::string_view text);
+
+// escape_for_terminal on one line, newlines and tabs made spaces: what a text quotes can't begin a
+// line of a log, or of a list, that looks like another's.
 [[nodiscard]] std::string one_line(std::string_view text);
 
 // A path in a line of text: as escape_for_terminal, newlines and tabs as \n and \t, and each byte

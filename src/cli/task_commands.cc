@@ -101,7 +101,7 @@ std::string whole_decision(const wire::ShownDecision& one) {
                                one.verb + ", " + one.at) +
                       "\n";
     if (one.args) {
-        out += escape_for_terminal(json::dump_pretty(*one.args));
+        out += escape_invisible(json::dump_pretty(*one.args));
     }
     return out;
 }

@@ -465,19 +465,19 @@ TEST_CASE("what waits for a decision is listed and shown whole and escaped") {
     CHECK(json::dump(requests[1].args) == R"({"after":"d1"})");
     const std::string one = R"({"decisions":[{"id":"d1","instance":"pm","verb":"limits.set",)"
                             R"("state":"pending","at":"2026-01-01",)"
-                            "\"args\":{\"instance\":\"a\xC2\x9B"
+                            "\"args\":{\"instance\":\"a\xC2\x9B\xE2\x80\x8B"
                             R"(\u001b[2Jz"}}]})";
     const Scratch other;
     Server whole(other, {ok("decisions", one.c_str())});
     CHECK(at(other, {"decisions", "d1"}).out ==
           "d1 pending: pm asks for limits.set, 2026-01-01\n"
-          "{\n  \"instance\": \"a\\u009b\\u001b[2Jz\"\n}\n");
+          "{\n  \"instance\": \"a\\u009b\\u200b\\u001b[2Jz\"\n}\n");
     CHECK(json::dump(whole.requests().at(0).args) == R"({"id":"d1"})");
     const Scratch third;
     Server as_json(third, {ok("decisions", one.c_str())});
     const std::string out = at(third, {"decisions", "d1", "--json"}).out;
     CHECK(out.find("\xC2\x9B") == std::string::npos);
-    CHECK(out.find("a\\u009b\\u001b[2Jz") != std::string::npos);
+    CHECK(out.find("a\\u009b\xE2\x80\x8B\\u001b[2Jz") != std::string::npos);
     const Scratch none;
     Server empty(none, {ok("decisions", R"({"decisions":[]})")});
     CHECK(at(none, {"decisions"}).out == "nothing waits for your answer\n");

@@ -53,6 +53,18 @@ TEST_CASE("what goes to a terminal can't drive it") {
     CHECK(escape_for_terminal("a\xD8\x9C") == "a\\u061c");
 }
 
+TEST_CASE("what a terminal would show as nothing can be made visible") {
+    CHECK(escape_invisible("a\x1b\xE2\x80\xAE \xC3\xBC") == "a\\u001b\\u202e \xC3\xBC");
+    CHECK(escape_invisible("\xC2\xAD|\xE2\x80\x8B|\xE2\x81\xA0|\xE3\x85\xA4|\xEF\xBB\xBF") ==
+          "\\u00ad|\\u200b|\\u2060|\\u3164|\\ufeff");
+    // A tag and a variation selector, in halves as JSON has them.
+    CHECK(escape_invisible("x\xF3\xA0\x81\xA5\xF3\xA0\x87\xAFy") ==
+          "x\\udb40\\udc65\\udb40\\uddefy");
+    const std::string seen = "\xF0\x9F\x98\x80 \xE2\x82\xAC \xE3\x81\x82";
+    CHECK(escape_invisible(seen) == seen);
+    CHECK(escape_for_terminal("a\xE2\x80\x8B") == "a\xE2\x80\x8B");
+}
+
 TEST_CASE("what a log quotes stays on the log's own line") {
     CHECK(one_line("no tool \"x\nmosaic-host: all is well\tnow\"\x1b") ==
           "no tool \"x mosaic-host: all is well now\"\\u001b");

@@ -27,12 +27,10 @@ constexpr size_t kAtOnce = 256;
 constexpr int kTidyNice = 10;
 constexpr int64_t kDaySeconds = int64_t{24} * 3600;
 
-// When something of it was last written; its rw/ is when its tmp/ went.
+// When it was last written or trimmed, by what no session can change.
 int64_t written_at_ms(int runs, const std::string& run) {
     int64_t at = 0;
-    for (const std::string& name : {run,
-                                    run + "/" + std::string(registry::kRw),
-                                    run + "/" + std::string(registry::kRunnerLog)}) {
+    for (const std::string& name : {run, run + "/" + std::string(registry::kRunnerLog)}) {
         struct stat facts {};
 
         if (::fstatat(runs, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -49,7 +47,8 @@ bool exists(int runs, const std::string& name) {
     return ::fstatat(runs, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-// rw/tmp and rw/home. The transcript, the turns' files and the log stay.
+// rw/tmp and rw/home. The transcript, the turns' files and the log stay. The directory's time says
+// from then on when that was.
 Result<void> trim_run(int runs, const std::string& run) {
     MOSAIC_TRY_ASSIGN(const UniqueFd directory, process::reopen_directory(runs, run));
     MOSAIC_TRY_ASSIGN(const UniqueFd rw,
@@ -57,6 +56,9 @@ Result<void> trim_run(int runs, const std::string& run) {
     for (const std::string_view path : {registry::kRwTmp, registry::kRwHome}) {
         MOSAIC_TRY(
             process::remove_tree(rw.get(), std::string(path.substr(registry::kRw.size() + 1))));
+    }
+    if (::futimens(directory.get(), nullptr) != 0) {
+        return fail_sys(errno, "the time of run directory " + run);
     }
     return {};
 }

@@ -93,6 +93,13 @@ class Gatherer {
                                  " has no contract file to go by: " + text.error().text);
         }
         contract_ = std::move(*text);
+        if (!contract_is_known(settings(), *instance_)) {
+            return fail_with(facts_.has_contract,
+                             "the contract " +
+                                 config::contract_path(settings().system, *instance_) +
+                                 " leads elsewhere than when the configuration was read; mosaic "
+                                 "reload looks at it again");
+        }
         return true;
     }
 

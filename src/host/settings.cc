@@ -134,6 +134,16 @@ std::vector<sandbox::Place> places_of(const Settings& settings, const config::In
     return out;
 }
 
+bool contract_is_known(const Settings& settings, const config::Instance& instance) {
+    const auto way = sandbox::resolve_places(
+        {sandbox::Place{.path = config::contract_path(settings.system, instance), .what = ""}});
+    return std::all_of(way.begin(), way.end(), [&](const sandbox::Place& place) {
+        return std::any_of(settings.places.begin(),
+                           settings.places.end(),
+                           [&](const sandbox::Place& known) { return known.path == place.path; });
+    });
+}
+
 Result<std::vector<StagedTree>> plan_stages(Settings& settings, const DataRoot& root) {
     std::vector<StagedTree> missing;
     const auto plan = [&](const std::vector<harness::StagedFile>& files) -> Result<std::string> {

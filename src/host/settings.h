@@ -83,6 +83,10 @@ void resolve_places(Settings& settings, const DataRoot& root);
 [[nodiscard]] std::vector<sandbox::Place> places_of(const Settings& settings,
                                                     const config::Instance& instance);
 
+// Whether the way to this instance's contract leads over places that are all known: a link that was
+// laid since may lead into a workspace, where a session would write what the next one is told.
+[[nodiscard]] bool contract_is_known(const Settings& settings, const config::Instance& instance);
+
 // Says which staged tree each module that loaded has, and returns those that aren't laid yet.
 [[nodiscard]] Result<std::vector<StagedTree>> plan_stages(Settings& settings, const DataRoot& root);
 

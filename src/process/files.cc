@@ -3,11 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -315,20 +317,44 @@ struct Owner {
     gid_t group = 0;
 };
 
+// acl(5): with a list the mode's group bits are its mask, and without it the group's own rights.
+Result<void> copy_access_list(int from, int to, const std::string& name) {
+    constexpr const char* kAttribute = "system.posix_acl_access";
+    std::string list(XATTR_SIZE_MAX, '\0');
+    const ssize_t bytes = ::fgetxattr(from, kAttribute, list.data(), list.size());
+    if (bytes < 0 && (errno == ENODATA || errno == ENOTSUP)) {
+        return {};
+    }
+    if (bytes < 0 || ::fsetxattr(to, kAttribute, list.data(), static_cast<size_t>(bytes), 0) != 0) {
+        return fail_sys(errno, "giving the new " + name + " the access list that it had");
+    }
+    return {};
+}
+
+// Whose the new file is to be, and what access list it gets: that of an open file, -1 for none.
+struct Like {
+    std::optional<Owner> owner{};
+    int access_list_of = -1;
+};
+
 // `put` brings the temporary file to its name, and tells whether the file is the new one then.
 template <class Put>
 Result<bool> replace_as(int parent,
                         const std::string& name,
                         std::string_view content,
                         mode_t mode,
-                        const std::optional<Owner>& owner,
+                        const Like& like,
                         const Put& put) {
     MOSAIC_TRY_ASSIGN(Temporary temporary, create_temporary(parent, name, content, mode));
     auto replaced = [&]() -> Result<bool> {
+        const auto& owner = like.owner;
         if (owner && ::fchown(temporary.file.get(), owner->user, owner->group) != 0) {
             return fail_sys(errno,
                             "giving the new " + name + " to user " + std::to_string(owner->user) +
                                 " and group " + std::to_string(owner->group) + ", as it was");
+        }
+        if (like.access_list_of >= 0) {
+            MOSAIC_TRY(copy_access_list(like.access_list_of, temporary.file.get(), name));
         }
         if (::fsync(temporary.file.get()) != 0) {
             return fail_sys(errno, "fsync " + temporary.name);
@@ -357,10 +383,9 @@ Result<void> replace_file(int parent,
                           std::string_view content,
                           mode_t mode) {
     MOSAIC_TRY(check_segment(name));
-    MOSAIC_TRY(
-        replace_as(parent, name, content, mode, std::nullopt, [&](const std::string& temporary) {
-            return put_over(parent, temporary, name);
-        }));
+    MOSAIC_TRY(replace_as(parent, name, content, mode, {}, [&](const std::string& temporary) {
+        return put_over(parent, temporary, name);
+    }));
     return {};
 }
 
@@ -416,8 +441,23 @@ Result<bool> put_for(int parent,
     return false;
 }
 
-// Temporary files of `name` whose writers died. The caller keeps every other writer out.
-void remove_temporaries(int parent, const std::string& name) {
+// A temporary file whose writer died goes when nothing is lost with it. After an exchange it is
+// what an editor saved meanwhile: what may be that gets a name that can be seen.
+void settle_temporary(int parent,
+                      const std::string& name,
+                      const std::string& temporary,
+                      std::string_view known) {
+    if (holds(parent, temporary, "") || holds(parent, temporary, known)) {
+        ::unlinkat(parent, temporary.c_str(), 0);
+        return;
+    }
+    const std::string seen = name + ".left" + temporary.substr(temporary_prefix(name).size());
+    ::renameat2(parent, temporary.c_str(), parent, seen.c_str(), RENAME_NOREPLACE);
+}
+
+// Temporary files of `name`, which has the content `known`, whose writers died. The caller keeps
+// every other writer out.
+void settle_temporaries(int parent, const std::string& name, std::string_view known) {
     const auto close = [](DIR* directory) { ::closedir(directory); };
     UniqueFd fd(::openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     const std::unique_ptr<DIR, decltype(close)> directory(
@@ -431,7 +471,7 @@ void remove_temporaries(int parent, const std::string& name) {
         const std::string_view one = entry->d_name;
         if (one.starts_with(prefix) &&
             one.find_first_not_of("0123456789-", prefix.size()) == std::string_view::npos) {
-            ::unlinkat(parent, entry->d_name, 0);
+            settle_temporary(parent, name, std::string(one), known);
         }
     }
 }
@@ -453,17 +493,16 @@ Result<bool> rewrite_file(int parent,
             return fail_sys(errno, "locking the directory of " + name);
         }
     }
-    remove_temporaries(parent, name);
+    settle_temporaries(parent, name, before);
     constexpr mode_t kNewMode = 0600;
     const UniqueFd file(open_beneath(parent, name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY, 0));
     if (!file.valid() && errno == ENOENT) {
         if (!before.empty()) {
             return false;
         }
-        return replace_as(
-            parent, name, content, kNewMode, std::nullopt, [&](const std::string& temporary) {
-                return put_new(parent, temporary, name);
-            });
+        return replace_as(parent, name, content, kNewMode, {}, [&](const std::string& temporary) {
+            return put_new(parent, temporary, name);
+        });
     }
     if (!file.valid()) {
         return open_error(errno, name);
@@ -481,12 +520,13 @@ Result<bool> rewrite_file(int parent,
     if (::fstat(file.get(), &info) != 0) {
         return fail_sys(errno, name);
     }
-    std::optional<Owner> owner;
+    Like like;
+    like.access_list_of = file.get();
     if (info.st_uid != ::geteuid() || info.st_gid != ::getegid()) {
-        owner = Owner{info.st_uid, info.st_gid};
+        like.owner = Owner{info.st_uid, info.st_gid};
     }
     return replace_as(
-        parent, name, content, info.st_mode & 07777U, owner, [&](const std::string& temporary) {
+        parent, name, content, info.st_mode & 07777U, like, [&](const std::string& temporary) {
             return put_for(parent, temporary, name, before, content);
         });
 }

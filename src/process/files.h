@@ -56,12 +56,13 @@ namespace mosaic::process {
                                         std::string_view content,
                                         mode_t mode);
 
-// Gives `name` below `parent` this content in the same way, with the mode, owner and group that it
-// has, if it still has the content `before`; false when it hasn't. `before` of one that isn't there
-// is empty; it is made with 0600. Waits for who rewrites a file of the directory meanwhile, and
-// removes what one left that was killed over it. What an editor saves meanwhile by a rename is
-// kept: rename(2) with RENAME_EXCHANGE, where the file system has it. A link isn't followed
-// (Code::unsafe).
+// Gives `name` below `parent` this content in the same way, with the mode, owner, group and
+// access list (acl(5)) that it has, if it still has the content `before`; false when it hasn't.
+// `before` of one that isn't there is empty; it is made with 0600. Waits for who rewrites a file of
+// the directory meanwhile. What an editor saves meanwhile by a rename is kept: rename(2) with
+// RENAME_EXCHANGE, where the file system has it. What one left that was killed over it may be such
+// an edit, and becomes `name`.left<pid>-<n>, unless it is empty or has the content `before`. A link
+// isn't followed (Code::unsafe).
 [[nodiscard]] Result<bool> rewrite_file(int parent,
                                         const std::string& name,
                                         std::string_view before,

@@ -314,6 +314,20 @@ TEST_CASE("a contract that lies in a workspace keeps that workspace from being u
     world.stop_run(text(world.launch("coder"), "run"));
 }
 
+TEST_CASE("a contract that is made a link into a workspace is read again only after a reload") {
+    World world;
+    world.start();
+    const std::string contract = world.root + "/config/roles/coder.md";
+    const std::string there = world.workspace("reviewer") + "/coder.md";
+    std::filesystem::rename(contract, there);
+    std::filesystem::create_symlink(there, contract);
+    CHECK(world.launch_refused("coder") == "no-role-contract");
+    CHECK_CONTAINS(world.host_log(), "leads elsewhere than when the configuration was read");
+    REQUIRE(world.mosaic({"reload"}).exit.code == 0);
+    world.stop_run(text(world.launch("coder"), "run"));
+    CHECK(world.launch_refused("reviewer") == "workspace-unsafe");
+}
+
 TEST_CASE("one workspace serves two instances only when both say so") {
     World world;
     world.role("reviewer").set("workspace", world.workspace("coder"));

@@ -3,8 +3,10 @@
 #include <dirent.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <thread>
@@ -276,11 +278,42 @@ TEST_CASE("what an editor saves while a file is rewritten isn't lost") {
     MESSAGE("of 200 changes " << refused << " were refused");
 }
 
-TEST_CASE("what a killed writer left beside a file goes with the next one") {
+TEST_CASE("a rewritten file keeps its access list, or its group would get the list's mask") {
+    const Scratch scratch;
+    scratch.file("f", "before", 0640);
+    // acl(5) as the kernel has it: version 2, then tag, rights and id of each entry. The owner,
+    // user 1001, the group (nothing), the mask, others.
+    constexpr const char* kAttribute = "system.posix_acl_access";
+    std::string list("\x02\0\0\0", 4);
+    for (const auto& [tag, rights, id] : std::vector<std::array<uint32_t, 3>>{
+             {1, 6, ~0U}, {2, 4, 1001}, {4, 0, ~0U}, {0x10, 4, ~0U}, {0x20, 0, ~0U}}) {
+        for (const uint32_t word : {tag | (rights << 16U), id}) {
+            for (unsigned shift = 0; shift < 32; shift += 8) {
+                list += static_cast<char>((word >> shift) & 0xFFU);
+            }
+        }
+    }
+    const std::string file = scratch.at("f");
+    if (::setxattr(file.c_str(), kAttribute, list.data(), list.size(), 0) != 0) {
+        REQUIRE(errno == ENOTSUP);
+        MESSAGE("skipped: the file system of " << file << " has no access lists");
+        return;
+    }
+    CHECK(*process::rewrite_file(scratch.fd(), "f", "before", "after"));
+    std::string now(1024, '\0');
+    const ssize_t bytes = ::getxattr(file.c_str(), kAttribute, now.data(), now.size());
+    REQUIRE(bytes == static_cast<ssize_t>(list.size()));
+    now.resize(list.size());
+    CHECK(now == list);
+    CHECK(mode_of(file) == 0640);
+}
+
+TEST_CASE("what a killed writer left beside a file goes, or is seen where it may be an edit") {
     const Scratch scratch;
     scratch.file("f", "before", 0600);
-    scratch.file(".f.tmp4711-0", "bef", 0600);
+    scratch.file(".f.tmp4711-0", "edited", 0600);
     scratch.file(".f.tmp4711-1", "", 0600);
+    scratch.file(".f.tmp4711-2", "another", 0600);
     // None of its making.
     const std::vector<std::string> others = {
         ".f.tmp-old", ".f.tmp4711-0~", ".g.tmp4711-0", "f.tmp1-0"};
@@ -290,8 +323,10 @@ TEST_CASE("what a killed writer left beside a file goes with the next one") {
     CHECK_FALSE(*process::rewrite_file(scratch.fd(), "f", "another", "after"));
     std::vector<std::string> left = others;
     left.emplace_back("f");
+    left.emplace_back("f.left4711-0");
     std::sort(left.begin(), left.end());
     CHECK(names_in(scratch.path()) == left);
+    CHECK(*process::read_file(scratch.at("f.left4711-0"), 100) == "edited");
     CHECK(*process::rewrite_file(scratch.fd(), "f", "before", "after"));
     CHECK(names_in(scratch.path()) == left);
 }
